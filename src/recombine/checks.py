@@ -1,0 +1,44 @@
+"""The checks that configuration fields go through: each names the field, the value and what would be right."""
+
+from typing import Any
+
+from recombine.errors import InputError, suggestion
+
+LARGEST_SIZE = 2**16
+LARGEST_COUNT = 2**31 - 1  # steps and episodes are counted in 32 bits on the device
+LARGEST_NUMBER = 1e30  # beyond it float32 overflows in the first product
+NUM_SEEDS = 2**32  # JAX drops the upper half of a longer seed without a word: 0 and 2³² would draw the same numbers
+
+
+def check_size(name: str, value: Any, least: int = 1, most: int = LARGEST_SIZE) -> None:
+    if type(value) is not int or not least <= value <= most:
+        raise InputError(name, value, f"an integer from {least} to {most}")
+
+
+def check_number(
+    name: str, value: Any, least: float | None = None, above: float | None = None, most: float = LARGEST_NUMBER
+) -> None:
+    ok = (
+        type(value) in (int, float)
+        and value <= most  # false for NaN, and for infinity
+        and (least is None or value >= least)
+        and (above is None or value > above)
+    )
+    if not ok:
+        low = f"at least {least:g}" if least is not None else f"above {above:g}"
+        raise InputError(name, value, f"a number {low} and at most {most:g}")
+
+
+def check_bool(name: str, value: Any) -> None:
+    if type(value) is not bool:
+        raise InputError(name, value, "true or false")
+
+
+def check_choice(name: str, value: Any, *choices: str) -> None:
+    if value not in choices:
+        hint = suggestion(value, list(choices)) if isinstance(value, str) else ""
+        raise InputError(name, value, f"one of {', '.join(choices)}{hint}")
+
+
+def check_seed(name: str, value: Any) -> None:
+    check_size(name, value, least=0, most=NUM_SEEDS - 1)

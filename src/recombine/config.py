@@ -1,0 +1,155 @@
+"""The configuration of a run: frozen dataclasses, checked when they are made.
+
+Every open point of the paper that changes a run is a field here; `docs/decisions.md` gives the readings.
+"""
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from recombine import paper
+from recombine.checks import LARGEST_COUNT, check_bool, check_choice, check_number, check_seed, check_size
+from recombine.errors import InputError
+from recombine.task.support import Support, paper_support
+from recombine.task.support_spec import parse_support
+
+ModelKind = Literal["transformer", "hypertransformer"]
+
+
+@dataclass(frozen=True)
+class TaskConfig:
+    """The tasks. The number of modules M is the length of the support's masks."""
+
+    support: Support = field(default_factory=lambda: paper_support(paper.DEFAULT_SUPPORT))
+    input_dim: int = paper.INPUT_DIM
+    hidden_dim: int = paper.HIDDEN_DIM
+    episode_length: int = 32  # N, the query included
+    control: Literal["teacher", "modules"] = "teacher"  # what the control draws afresh
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.support, Support):
+            object.__setattr__(self, "support", parse_support(self.support))
+        check_size("task.input_dim", self.input_dim)
+        check_size("task.hidden_dim", self.hidden_dim)
+        check_size("task.episode_length", self.episode_length, least=2)  # a query, and something to infer it from
+        check_choice("task.control", self.control, "teacher", "modules")
+
+    @property
+    def num_modules(self) -> int:
+        return self.support.num_modules
+
+
+@dataclass(frozen=True)
+class TrunkConfig:
+    """What the two models share: embedding and blocks. Paper: Appendix C.3 (app:architecture)."""
+
+    embed_dim: int
+    num_heads: int
+    num_layers: int
+    ffn_factor: int
+    causal: bool = False
+    position_bias: Literal["per_block", "shared", "none"] = "per_block"  # T5's relative bias
+    scale_scores: bool = True  # by 1/√d_head; T5 itself does not
+    final_norm: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("embed_dim", "num_heads", "num_layers", "ffn_factor"):
+            check_size(f"model.{name}", getattr(self, name))
+        if self.embed_dim % self.num_heads:
+            raise InputError("model.num_heads", self.num_heads, f"must divide model.embed_dim = {self.embed_dim}")
+        for name in ("causal", "scale_scores", "final_norm"):
+            check_bool(f"model.{name}", getattr(self, name))
+        check_choice("model.position_bias", self.position_bias, "per_block", "shared", "none")
+
+
+@dataclass(frozen=True)
+class TransformerConfig(TrunkConfig):
+    """The transformer: the trunk, and a read-out at the query token."""
+
+    embed_dim: int = paper.EMBED_DIM.transformer
+    num_heads: int = paper.NUM_HEADS.transformer
+    num_layers: int = paper.NUM_LAYERS.transformer
+    ffn_factor: int = paper.FFN_FACTOR.transformer
+
+    kind: ClassVar[ModelKind] = "transformer"
+
+
+@dataclass(frozen=True)
+class HypertransformerConfig(TrunkConfig):
+    """The transformer with the hypernetwork bottleneck: the trunk, a latent, and modules of its own."""
+
+    embed_dim: int = paper.EMBED_DIM.hypertransformer
+    num_heads: int = paper.NUM_HEADS.hypertransformer
+    num_layers: int = paper.NUM_LAYERS.hypertransformer
+    ffn_factor: int = paper.FFN_FACTOR.hypertransformer
+    latent_dim: int = paper.LATENT_DIM.hypertransformer
+    hidden_dim: int = paper.MAIN_HIDDEN_DIM.hypertransformer
+    base_weights: bool = False  # a learned θ̂₀ beside the modules
+    init_scale: float = 1.0  # of the generated layer's pre-activations
+
+    kind: ClassVar[ModelKind] = "hypertransformer"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_size("model.latent_dim", self.latent_dim)
+        check_size("model.hidden_dim", self.hidden_dim)
+        check_bool("model.base_weights", self.base_weights)
+        check_number("model.init_scale", self.init_scale, above=0.0)
+
+
+ModelConfig = TransformerConfig | HypertransformerConfig
+
+MODEL_CONFIGS: dict[ModelKind, type[TransformerConfig] | type[HypertransformerConfig]] = {
+    "transformer": TransformerConfig,
+    "hypertransformer": HypertransformerConfig,
+}
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """AdamW with cosine annealing and clipping by the global norm. Paper: Tables 2 and 3."""
+
+    num_steps: int = paper.NUM_STEPS
+    batch_size: int = paper.BATCH_SIZE.transformer
+    learning_rate: float = paper.LEARNING_RATE.transformer
+    weight_decay: float = paper.WEIGHT_DECAY.transformer
+    clip_norm: float = paper.CLIP_NORM.transformer
+    warmup_steps: int = 0
+    final_fraction: float = 0.0  # of the learning rate, where the cosine ends
+    decay: Literal["matrices", "all"] = "matrices"  # which parameters the weight decay shrinks
+
+    def __post_init__(self) -> None:
+        check_size("optimizer.num_steps", self.num_steps, most=LARGEST_COUNT)
+        check_size("optimizer.batch_size", self.batch_size)
+        check_number("optimizer.learning_rate", self.learning_rate, above=0.0)
+        check_number("optimizer.weight_decay", self.weight_decay, least=0.0)
+        check_number("optimizer.clip_norm", self.clip_norm, above=0.0)
+        check_size("optimizer.warmup_steps", self.warmup_steps, least=0, most=self.num_steps - 1)
+        check_number("optimizer.final_fraction", self.final_fraction, least=0.0, most=1.0)
+        check_choice("optimizer.decay", self.decay, "matrices", "all")
+
+
+@dataclass(frozen=True)
+class MeasureConfig:
+    """How much is measured."""
+
+    episodes: int = paper.EVAL_EPISODES  # per split
+
+    def __post_init__(self) -> None:
+        check_size("measure.episodes", self.episodes, least=2, most=LARGEST_COUNT)
+
+
+@dataclass(frozen=True)
+class Config:
+    """One run: one model, one seed, one task distribution."""
+
+    task: TaskConfig = field(default_factory=TaskConfig)
+    model: ModelConfig = field(default_factory=TransformerConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    measure: MeasureConfig = field(default_factory=MeasureConfig)
+    seed: int = 0  # draws the initial parameters and the data, and the teacher unless teacher_seed does
+    teacher_seed: int | None = None
+
+    def __post_init__(self) -> None:
+        check_seed("seed", self.seed)
+        if self.teacher_seed is not None:
+            check_seed("teacher_seed", self.teacher_seed)

@@ -1,0 +1,76 @@
+"""Configurations as tables: TOML in and out, and changes on top of a configuration."""
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import tomli_w
+
+from recombine.checks import check_choice
+from recombine.config import MODEL_CONFIGS, Config
+from recombine.errors import InputError, suggestion
+from recombine.task.support import Support
+from recombine.task.support_spec import parse_support, unparse_support
+
+
+def override(config: Config, data: Mapping[str, Any]) -> Config:
+    """The configuration with the given fields changed. Unknown fields are errors that suggest the right one."""
+    data = dict(data)
+    if isinstance(model := data.get("model"), Mapping) and "kind" in model:
+        kind = model["kind"]
+        check_choice("model.kind", kind, *MODEL_CONFIGS)
+        data["model"] = {name: value for name, value in model.items() if name != "kind"}
+        if kind != config.model.kind:
+            config = dataclasses.replace(config, model=MODEL_CONFIGS[kind]())
+    return _override(config, data, "")
+
+
+def config_as_dict(config: Config) -> dict[str, Any]:
+    """The configuration as nested tables, complete, without what is unset (TOML has no null)."""
+    data = dataclasses.asdict(config)
+    data["task"]["support"] = unparse_support(config.task.support)
+    data["model"] = {"kind": config.model.kind, **data["model"]}
+    return {name: value for name, value in data.items() if value is not None}
+
+
+def read_config(path: Path, base: Config) -> Config:
+    """The configuration in a TOML file, on top of `base`."""
+    return override(base, read_toml(path))
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError("config", str(path), f"cannot be read as text ({error})") from error
+    except tomllib.TOMLDecodeError as error:
+        raise InputError("config", str(path), f"is not valid TOML ({error})") from error
+
+
+def write_toml(config: Config) -> str:
+    """The configuration as the text of a TOML file that `read_config` reads back."""
+    return tomli_w.dumps(config_as_dict(config))
+
+
+def _override(config: Any, data: Mapping[str, Any], prefix: str) -> Any:
+    known = [f.name for f in fields(config)]
+    changes: dict[str, Any] = {}
+    for name, value in data.items():
+        path = f"{prefix}{name}"
+        if name not in known:
+            raise InputError(path, value, f"no such field{suggestion(name, known)}; there are {', '.join(known)}")
+        current = getattr(config, name)
+        if isinstance(current, Support):
+            changes[name] = parse_support(value)
+        elif dataclasses.is_dataclass(current):
+            if not isinstance(value, Mapping):
+                raise InputError(path, value, f"a table with the fields {', '.join(f.name for f in fields(current))}")
+            changes[name] = _override(current, value, f"{path}.")
+        else:
+            # TOML and the paper's table write 1 where the field is a float: 1 is 1.0.
+            is_float = get_type_hints(type(config))[name] is float
+            changes[name] = float(value) if is_float and type(value) is int and abs(value) < 2**1000 else value
+    return dataclasses.replace(config, **changes)

@@ -1,0 +1,21 @@
+"""The one exception that is the user's to read."""
+
+from difflib import get_close_matches
+from typing import Any
+
+
+class InputError(ValueError):
+    """Something the user gave cannot be used: which field, its value, and what would be right."""
+
+    def __init__(self, field: str, value: Any, expected: str):
+        self.field, self.value, self.expected = field, value, expected
+        shown = repr(value)
+        if len(shown) > 80:
+            shown = f"{shown[:77]}..."
+        super().__init__(f"{field} = {shown}: {expected}")
+
+
+def suggestion(word: str, candidates: list[str]) -> str:
+    """' (did you mean …?)' where a candidate is close to the word, otherwise nothing."""
+    close = get_close_matches(word, candidates, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

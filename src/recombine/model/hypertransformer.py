@@ -1,0 +1,63 @@
+"""The hypertransformer: infers a latent from the context, and executes the task it stands for on the query.
+
+Paper: Appendix C.3.2, "Transformer Hypernetwork".
+"""
+
+from math import sqrt
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+
+from recombine.config import Config, HypertransformerConfig
+from recombine.model.linear import Linear
+from recombine.model.trunk import Trunk, TrunkModel
+
+
+class Hypertransformer(TrunkModel):
+    """X = ((x₁, y₁), …, (x_{N−1}, y_{N−1}), (0, 0)) through the trunk gives ẑ; y = readout(σ(W(ẑ) x_N)).
+
+    Only the generated layer sees the query: inference cannot depend on it. (The paper prints N pairs before the
+    (0, 0) token, which would show the model the query's label.)
+    """
+
+    trunk: Trunk
+    latent: Linear
+    theta: Float[Array, "latent hidden d"]
+    base: Float[Array, "hidden d"] | None
+    readout: Linear
+
+    def __init__(self, config: Config, *, key: Key[Array, ""]):
+        model, input_dim = config.model, config.task.input_dim
+        assert isinstance(model, HypertransformerConfig)
+        trunk_key, latent_key, theta_key, base_key, readout_key = jax.random.split(key, 5)
+        self.trunk = Trunk(model, input_dim, key=trunk_key)
+        self.latent = Linear(model.embed_dim, model.latent_dim, key=latent_key)
+        # ẑ and x start with unit variance in every entry, so that W(ẑ) x does too (times init_scale).
+        terms = model.latent_dim + model.base_weights
+        scale = model.init_scale / sqrt(terms * input_dim)
+        shape = (model.hidden_dim, input_dim)
+        self.theta = scale * jax.random.normal(theta_key, (model.latent_dim, *shape))
+        self.base = scale * jax.random.normal(base_key, shape) if model.base_weights else None
+        self.readout = Linear(model.hidden_dim, 1, key=readout_key)
+
+    def embed(
+        self,
+        context_x: Float[Array, "context d"],
+        context_y: Float[Array, "context"],
+        query_x: Float[Array, "d"],
+    ) -> Float[Array, "tokens embed"]:
+        return self.trunk.embed(context_x, context_y, jnp.zeros_like(query_x))
+
+    def execute(self, z: Float[Array, "latent"], x: Float[Array, "d"]) -> Float[Array, ""]:
+        """The task network that a latent stands for: W(z) = Σ_m z_m θ_m, one hidden GELU layer, the readout."""
+        W = jnp.einsum("m,mhd->hd", z, self.theta)
+        if self.base is not None:
+            W = W + self.base
+        return self.readout(jax.nn.gelu(W @ x, approximate=False))[0]
+
+    def read_out(
+        self, X: Float[Array, "tokens embed"], query_x: Float[Array, "d"]
+    ) -> tuple[Float[Array, ""], Float[Array, "latent"]]:
+        z = self.latent(self.trunk.read(X))
+        return self.execute(z, query_x), z

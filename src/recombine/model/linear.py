@@ -1,0 +1,30 @@
+"""The affine map, as both models use it."""
+
+from math import sqrt
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+
+# The standard deviation of a standard normal cut at ±2, by which the draws are divided to have unit variance.
+TRUNCATED_STD = 0.87962566103423978
+
+
+class Linear(eqx.Module):
+    """x ↦ x W + b over the last axis.
+
+    LeCun's initialisation (a truncated normal of variance 1/inputs) and b = 0: what JAX's libraries take by default.
+    `equinox.nn.Linear` starts from a third of that variance and with random biases.
+    """
+
+    weight: Float[Array, "inputs outputs"]
+    bias: Float[Array, "outputs"]
+
+    def __init__(self, inputs: int, outputs: int, *, key: Key[Array, ""]):
+        draws = jax.random.truncated_normal(key, -2.0, 2.0, (inputs, outputs))
+        self.weight = draws / (TRUNCATED_STD * sqrt(inputs))
+        self.bias = jnp.zeros(outputs)
+
+    def __call__(self, x: Float[Array, "*rows inputs"]) -> Float[Array, "*rows outputs"]:
+        return x @ self.weight + self.bias

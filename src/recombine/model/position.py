@@ -1,0 +1,51 @@
+"""T5's relative position bias: a learned number per head for each distance between two tokens.
+
+Paper: Appendix C.3, "T5-style relative positional embeddings"; Raffel et al. 2020, Section 2.1.
+"""
+
+from math import log, sqrt
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+NUM_BUCKETS = 32
+MAX_DISTANCE = 128
+
+
+def distance_bucket(
+    distance: Int[np.ndarray, "..."], bidirectional: bool = True, num_buckets: int = NUM_BUCKETS
+) -> Int[np.ndarray, "..."]:
+    """The bucket of the distance from a token to the one it looks at (negative: earlier).
+
+    Half of a direction's buckets hold one distance each; the others widen geometrically up to MAX_DISTANCE, beyond
+    which all distances share the last. Bidirectional: the second half of the buckets is for later tokens. Otherwise
+    all of them are for earlier ones, and later tokens share bucket 0.
+    """
+    if bidirectional:
+        num_buckets //= 2
+        offset = np.where(distance > 0, num_buckets, 0)
+        steps = np.abs(distance)
+    else:
+        offset = 0
+        steps = np.maximum(-distance, 0)
+    exact = num_buckets // 2
+    widening = np.log(np.maximum(steps, exact) / exact) / log(MAX_DISTANCE / exact)  # 0 at `exact`, 1 at the maximum
+    far = exact + np.floor(widening * (num_buckets - exact) + 1e-9).astype(int)
+    return offset + np.where(steps < exact, steps, np.minimum(far, num_buckets - 1))
+
+
+class PositionBias(eqx.Module):
+    """The table of one block (or of all blocks, where they share it)."""
+
+    table: Float[Array, "heads buckets"]
+    bidirectional: bool = eqx.field(static=True)
+
+    def __init__(self, num_heads: int, bidirectional: bool, *, key: Key[Array, ""]):
+        self.table = jax.random.normal(key, (num_heads, NUM_BUCKETS)) / sqrt(NUM_BUCKETS)
+        self.bidirectional = bidirectional
+
+    def __call__(self, num_tokens: int) -> Float[Array, "heads tokens tokens"]:
+        token = np.arange(num_tokens)
+        return self.table[:, distance_bucket(token[None, :] - token[:, None], self.bidirectional)]

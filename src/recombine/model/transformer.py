@@ -1,0 +1,37 @@
+"""The transformer: predicts the query's label directly.
+
+Paper: Appendix C.3.1 (app:architecture), "Vanilla transformer".
+"""
+
+import jax
+from jaxtyping import Array, Float, Key
+
+from recombine.config import Config, TransformerConfig
+from recombine.model.linear import Linear
+from recombine.model.trunk import Trunk, TrunkModel
+
+
+class Transformer(TrunkModel):
+    """X = ((x₁, y₁), …, (x_{N−1}, y_{N−1}), (x_N, 0)) through the trunk; a readout projects the query token."""
+
+    trunk: Trunk
+    readout: Linear
+
+    def __init__(self, config: Config, *, key: Key[Array, ""]):
+        assert isinstance(config.model, TransformerConfig)
+        trunk_key, readout_key = jax.random.split(key)
+        self.trunk = Trunk(config.model, config.task.input_dim, key=trunk_key)
+        self.readout = Linear(config.model.embed_dim, 1, key=readout_key)
+
+    def embed(
+        self,
+        context_x: Float[Array, "context d"],
+        context_y: Float[Array, "context"],
+        query_x: Float[Array, "d"],
+    ) -> Float[Array, "tokens embed"]:
+        return self.trunk.embed(context_x, context_y, query_x)
+
+    def read_out(
+        self, X: Float[Array, "tokens embed"], query_x: Float[Array, "d"]
+    ) -> tuple[Float[Array, ""], None]:
+        return self.readout(self.trunk.read(X))[0], None

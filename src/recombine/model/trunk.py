@@ -1,0 +1,98 @@
+"""The trunk that both models share: tokens in, residual stream out.
+
+Paper: Appendix C.3.1 (app:architecture), "Vanilla transformer".
+"""
+
+from abc import abstractmethod
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+
+from recombine.config import TrunkConfig
+from recombine.model.block import Block
+from recombine.model.linear import Linear
+from recombine.model.output import Output, Trace
+from recombine.model.position import PositionBias
+
+
+class Trunk(eqx.Module):
+    """Embedding, blocks and final norm, to be called one by one: a measure may stop between two blocks, change the
+    residual stream, and go on."""
+
+    embedding: Linear
+    blocks: tuple[Block, ...]
+    position_biases: tuple[PositionBias, ...]
+    """One per block, one for all blocks, or none."""
+    final_norm: eqx.nn.LayerNorm | None
+
+    def __init__(self, config: TrunkConfig, input_dim: int, *, key: Key[Array, ""]):
+        embedding_key, blocks_key, positions_key = jax.random.split(key, 3)
+        self.embedding = Linear(input_dim + 1, config.embed_dim, key=embedding_key)
+        self.blocks = tuple(Block(config, key=k) for k in jax.random.split(blocks_key, config.num_layers))
+        num_tables = {"per_block": config.num_layers, "shared": 1, "none": 0}[config.position_bias]
+        self.position_biases = tuple(
+            PositionBias(config.num_heads, bidirectional=not config.causal, key=k)
+            for k in jax.random.split(positions_key, config.num_layers)[:num_tables]
+        )
+        self.final_norm = eqx.nn.LayerNorm(config.embed_dim) if config.final_norm else None
+
+    def embed(
+        self,
+        context_x: Float[Array, "context d"],
+        context_y: Float[Array, "context"],
+        last_x: Float[Array, "d"],
+    ) -> Float[Array, "tokens embed"]:
+        """(x₁, y₁), …, (x_{N−1}, y_{N−1}), (last_x, 0), each pair a token."""
+        x = jnp.concatenate([context_x, last_x[None]])
+        y = jnp.concatenate([context_y, jnp.zeros_like(context_y, shape=1)])
+        return self.embedding(jnp.concatenate([x, y[:, None]], axis=1))
+
+    def apply_block(
+        self, layer: int, X: Float[Array, "tokens embed"]
+    ) -> tuple[Float[Array, "tokens embed"], Float[Array, "heads tokens tokens"]]:
+        """The stream after block `layer` (from 0), and the attention weights."""
+        biases = self.position_biases
+        bias = biases[min(layer, len(biases) - 1)](len(X)) if biases else None
+        return self.blocks[layer](X, bias)
+
+    def read(self, X: Float[Array, "tokens embed"]) -> Float[Array, "embed"]:
+        """What the read-out sees: the last token, normalised."""
+        return X[-1] if self.final_norm is None else self.final_norm(X[-1])
+
+
+class TrunkModel(eqx.Module):
+    """A model on the trunk: embed → blocks → read_out."""
+
+    trunk: eqx.AbstractVar[Trunk]
+
+    @abstractmethod
+    def embed(
+        self,
+        context_x: Float[Array, "context d"],
+        context_y: Float[Array, "context"],
+        query_x: Float[Array, "d"],
+    ) -> Float[Array, "tokens embed"]:
+        """The residual stream before the first block."""
+
+    @abstractmethod
+    def read_out(
+        self, X: Float[Array, "tokens embed"], query_x: Float[Array, "d"]
+    ) -> tuple[Float[Array, ""], Float[Array, "latent"] | None]:
+        """The prediction, and the latent where the model has one, from the stream after the last block."""
+
+    def __call__(
+        self,
+        context_x: Float[Array, "context d"],
+        context_y: Float[Array, "context"],
+        query_x: Float[Array, "d"],
+    ) -> Output:
+        X = self.embed(context_x, context_y, query_x)
+        residual, attention = [X], []
+        for layer in range(len(self.trunk.blocks)):
+            X, weights = self.trunk.apply_block(layer, X)
+            residual.append(X)
+            attention.append(weights)
+        y, latent = self.read_out(X, query_x)
+        return Output(y, Trace(jnp.stack(residual), jnp.stack(attention), latent))

@@ -1,0 +1,32 @@
+"""Randomness as a pure function of (seed, stream, step).
+
+Every use of random numbers has a stream of its own, and no two uses share one. Nothing about the data needs saving
+to resume a run: the step's number says it all.
+"""
+
+from enum import IntEnum
+
+import jax
+from jaxtyping import Array, Int, Key
+
+from recombine.checks import check_seed
+
+
+class Stream(IntEnum):
+    """The named streams. The numbers are part of every run's identity: append, never renumber."""
+
+    teacher = 0
+    init = 1
+    train = 2
+    in_dist = 3
+    ood = 4
+    control = 5
+    probe = 6  # fitting the probe
+    select = 7  # selecting among configurations, never reporting on them
+
+
+def stream_key(seed: int, stream: Stream, step: int | Int[Array, ""] = 0) -> Key[Array, ""]:
+    """The key of one step of one stream."""
+    check_seed("seed", seed)
+    key = jax.random.key(seed, impl="threefry2x32")
+    return jax.random.fold_in(jax.random.fold_in(key, stream), step)

@@ -1,0 +1,1 @@
+"""The tasks: masks, supports, latents, teachers and the episodes drawn from them."""
