@@ -33,7 +33,7 @@ def _changes(preset: Preset, kind: ModelKind) -> dict[str, Any]:
             return {
                 "task": {"input_dim": 8, "hidden_dim": 8},
                 "model": {"embed_dim": 64 if kind == "transformer" else 32},
-                "optimizer": {"num_steps": 5_000},
+                "optimizer": {"num_steps": 1_000},
                 "measure": {"episodes": 4_000},
             }
         case "smoke":

@@ -23,6 +23,7 @@ class Stream(IntEnum):
     control = 5
     probe = 6  # fitting the probe
     select = 7  # selecting among configurations, never reporting on them
+    reference = 8  # where the reference that is fitted by gradient descent starts
 
 
 def stream_key(seed: int, stream: Stream, step: int | Int[Array, ""] = 0) -> Key[Array, ""]:

@@ -38,13 +38,13 @@ class MultiHeadAttention(eqx.Module):
     ) -> tuple[Float[Array, "tokens embed"], Float[Array, "heads tokens tokens"]]:
         """What each token gathers from all of them, and the attention weights."""
         q, k, v = (self._split_heads(linear(X)) for linear in (self.query, self.key, self.value))
-        scores = jnp.einsum("hqd,hkd->hqk", q, k) * self.scale
+        scores = q @ k.swapaxes(1, 2) * self.scale
         if bias is not None:
             scores = scores + bias
         if self.causal:
             scores = jnp.where(jnp.tri(len(X), dtype=bool), scores, -jnp.inf)
         attention = jax.nn.softmax(scores, axis=-1)
-        gathered = jnp.einsum("hqk,hkd->qhd", attention, v).reshape(X.shape)
+        gathered = (attention @ v).swapaxes(0, 1).reshape(X.shape)
         return self.output(gathered), attention
 
     def _split_heads(self, X: Float[Array, "tokens embed"]) -> Float[Array, "heads tokens head_dim"]:

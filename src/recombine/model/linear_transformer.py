@@ -60,5 +60,3 @@ def init_linear_transformer(
         )
 
     return LinearTransformer(tuple(init_block(k) for k in jax.random.split(key, num_layers)))
-
-

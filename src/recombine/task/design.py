@@ -43,7 +43,9 @@ def _check_feasible(num_modules: int, k: int, size: int, connected: bool, num_ma
     else:
         if num_modules < 2 * k:
             raise InputError(
-                "k", k, f"two separate groups of modules need at least {2 * k} modules; there are {num_modules}"
+                "k",
+                k,
+                f"two separate groups of modules need at least {2 * k} modules; there are {num_modules}",
             )
         fewest = ceil(num_modules / k)
         # Two groups hold the most masks when one is as small as it can be; 1-hot masks are all separate.
@@ -51,7 +53,9 @@ def _check_feasible(num_modules: int, k: int, size: int, connected: bool, num_ma
     if not fewest <= size <= most:
         kind = "connected" if connected else "disconnected"
         raise InputError(
-            "size", size, f"a {kind} support of {k}-hot masks of {num_modules} modules has {fewest} to {most} masks"
+            "size",
+            size,
+            f"a {kind} support of {k}-hot masks of {num_modules} modules has {fewest} to {most} masks",
         )
 
 
@@ -80,13 +84,16 @@ def _grow_disconnected(random: Random, num_modules: int, k: int, size: int) -> l
     return _fill(random, num_modules, k, size, groups, parts)
 
 
-def _fill(random: Random, num_modules: int, k: int, size: int, groups: list[list[int]], parts: list[list[int]]):
+def _fill(
+    random: Random, num_modules: int, k: int, size: int, groups: list[list[int]], parts: list[list[int]]
+):
     """The grown masks, and others drawn from within the parts until there are `size` of them."""
     masks = {tuple(int(m in group) for m in range(num_modules)) for group in groups}
     inside = [
         mask
         for mask in k_hot_masks(num_modules, k)
-        if mask not in masks and any({m for m in range(num_modules) if mask[m]} <= set(part) for part in parts)
+        if mask not in masks
+        and any({m for m in range(num_modules) if mask[m]} <= set(part) for part in parts)
     ]
     return [*masks, *random.sample(inside, size - len(masks))]
 

@@ -34,9 +34,7 @@ def sample_input(key: Key[Array, ""], shape: tuple[int, ...]) -> Float[Array, ".
     return jax.random.uniform(key, shape, minval=-sqrt(3), maxval=sqrt(3))
 
 
-def sample_episode(
-    key: Key[Array, ""], teacher: Teacher, masks: Float[Array, "S M"], length: int
-) -> Episode:
+def sample_episode(key: Key[Array, ""], teacher: Teacher, masks: Float[Array, "S M"], length: int) -> Episode:
     """A mask uniformly from the masks, a latent from the mask, `length` inputs, and their labels."""
     mask_key, latent_key, input_key = jax.random.split(key, 3)
     mask_index = jax.random.randint(mask_key, (), 0, len(masks))

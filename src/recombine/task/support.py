@@ -32,7 +32,9 @@ class Support:
         for module in range(1, len(masks[0]) + 1):
             if not any(mask[module - 1] for mask in masks):
                 shown = [format_mask(mask) for mask in masks]
-                raise InputError("support.masks", shown, f"no mask covers module {module}; each module needs one")
+                raise InputError(
+                    "support.masks", shown, f"no mask covers module {module}; each module needs one"
+                )
         object.__setattr__(self, "masks", masks)
         held_out = _complement(masks) if self.held_out is None else self.held_out
         held_out = _checked("support.held_out", held_out, length=len(masks[0]))
@@ -61,7 +63,9 @@ class Support:
         if split != "ood":
             return self.masks
         if not self.held_out:
-            raise InputError("support", self.name, "it trains on every mask; none is held out, so there is no ood")
+            raise InputError(
+                "support", self.name, "it trains on every mask; none is held out, so there is no ood"
+            )
         return self.held_out
 
     def as_dict(self) -> dict[str, Any]:
@@ -87,13 +91,17 @@ def _checked(field: str, masks: Sequence[Any], length: int) -> tuple[Mask, ...]:
         mask = parse_mask(f"{field}[{i}]", value)
         if len(mask) != length:
             raise InputError(
-                f"{field}[{i}]", format_mask(mask), f"has {len(mask)} modules where the first mask has {length}"
+                f"{field}[{i}]",
+                format_mask(mask),
+                f"has {len(mask)} modules where the first mask has {length}",
             )
         checked.append(mask)
     seen: set[Mask] = set()
     for i, mask in enumerate(checked):
         if mask in seen:
-            raise InputError(f"{field}[{i}]", format_mask(mask), "this mask is there twice; name each mask once")
+            raise InputError(
+                f"{field}[{i}]", format_mask(mask), "this mask is there twice; name each mask once"
+            )
         seen.add(mask)
     return tuple(checked)
 

@@ -64,7 +64,9 @@ def _from_text(text: str) -> Support:
     except (OSError, ValueError):  # a name no file system can hold
         is_file = False
     if not is_file:
-        raise InputError("support", text, f"no such name or file{suggestion(text, list(paper.SUPPORTS))}; {WAYS}")
+        raise InputError(
+            "support", text, f"no such name or file{suggestion(text, list(paper.SUPPORTS))}; {WAYS}"
+        )
     return _from_file(path)
 
 
@@ -91,7 +93,9 @@ def _from_mapping(data: Mapping[Any, Any]) -> Support:
     known = ["name", "masks", "held_out", "connected", "components"]  # the last two follow from the masks
     for key in data:
         if key not in known:
-            raise InputError("support", str(key), f"unknown key{suggestion(str(key), known)}; it has {known[:3]}")
+            raise InputError(
+                "support", str(key), f"unknown key{suggestion(str(key), known)}; it has {known[:3]}"
+            )
     name, masks = data.get("name", "custom"), data.get("masks")
     if not isinstance(name, str):
         raise InputError("support.name", name, "a text")

@@ -1,0 +1,38 @@
+# Two commands do all the set-up: `make reproduce` runs the main job, `make test` the tests.
+# Every target makes .venv itself. PYTHON chooses the interpreter, 3.11 or later.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: setup reproduce test test-slow lint format clean
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $(READY)
+
+reproduce: $(READY)
+	$(BIN)/recombine reproduce
+
+test: $(READY)
+	$(BIN)/python -m pytest -n auto -m 'not slow'
+
+test-slow: $(READY)
+	$(BIN)/python -m pytest -n auto -m slow
+
+lint: $(READY)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright
+
+format: $(READY)
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,8 @@
+"""`python -m recombine`, the same as `recombine`."""
+
+import sys
+
+from recombine.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

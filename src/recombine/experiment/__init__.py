@@ -1,0 +1,1 @@
+"""Experiments: runs, and what is measured on them."""

@@ -1,0 +1,1 @@
+"""What is measured: scores, and the references every score is read against."""

@@ -1,0 +1,48 @@
+"""R²: how much better than the context's mean a prediction of the query's label is.
+
+Paper: Appendix C.2 (app:metric), "OOD R²". The paper prints the ratio of the two errors without the "1 −", and says
+that it is averaged. A mean of per-episode ratios has no finite mean (its denominator comes close to 0), so all
+sums are pooled over the episodes before they are divided.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from recombine.errors import InputError
+from recombine.task.episode import Episode
+
+
+class Score(NamedTuple):
+    """How well a set of predictions fits."""
+
+    r2: float
+    """1 − Σ (y − ŷ)² / Σ (y − ȳ_context)²: 0 for the context's mean, 1 for the truth."""
+    nmse: float
+    """The ratio itself, 1 − r2, as the paper prints it."""
+    r2_variance: float
+    """The other reading: the denominator is each context's variance of y, summed over episodes."""
+    mse: float
+    """The mean squared error, which is the training loss."""
+
+
+def score(prediction: ArrayLike, episodes: Episode) -> Score:
+    """The score of one prediction per episode, in float64 whatever the model's precision."""
+    context_y = np.asarray(episodes.context_y, np.float64)
+    query_y = np.asarray(episodes.query_y, np.float64)
+    predicted = np.asarray(prediction, np.float64)
+    if predicted.shape != query_y.shape:
+        raise InputError("prediction", predicted.shape, f"one number per episode, shape {query_y.shape}")
+    if context_y.shape[-1] == 0:
+        raise InputError("episode_length", 1, "R² needs at least one context pair, so N ≥ 2")
+    error = np.sum((query_y - predicted) ** 2)
+    spread = np.sum((query_y - context_y.mean(axis=-1)) ** 2)
+    variance = np.sum(context_y.var(axis=-1))
+    if spread == 0:
+        raise InputError(
+            "episodes", len(query_y), "R² is undefined: every query label equals its context's mean"
+        )
+    with np.errstate(divide="ignore", invalid="ignore"):  # a single context pair has no variance
+        r2_variance = 1 - error / variance
+    return Score(1 - error / spread, error / spread, float(r2_variance), float(error / len(query_y)))

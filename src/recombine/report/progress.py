@@ -1,0 +1,59 @@
+"""Progress of long work: a live bar with a rate and an ETA on a terminal, plain lines elsewhere. On stderr."""
+
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+SECONDS_BETWEEN_LINES = 5.0
+
+
+class ProgressDisplay:
+    """`with ProgressDisplay('transformer', total) as display: display.update(step, 'loss 0.01')`"""
+
+    def __init__(self, name: str, total: int, unit: str = "steps"):
+        self.name, self.total, self.unit = name, total, unit
+        self.console = Console(stderr=True, highlight=False)
+        self.started = self.last_line = time.monotonic()
+        self.first: tuple[int, float] | None = None
+        self.bar: Progress | None = None
+        self.bar_task = TaskID(0)
+
+    def __enter__(self) -> Self:
+        if self.console.is_terminal:
+            self.bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("{task.completed}/{task.total} · {task.fields[detail]}"),
+                TextColumn("ETA"),
+                TimeRemainingColumn(),
+                console=self.console,
+            )
+            self.bar.start()
+            self.bar_task = self.bar.add_task(self.name, total=self.total, detail="compiling")
+        else:
+            self.console.print(f"{self.name}: 0/{self.total} {self.unit}, compiling", soft_wrap=True)
+        return self
+
+    def update(self, done: int, detail: str) -> None:
+        now = time.monotonic()
+        if self.first is None:  # compiling is in the first report's time, and would spoil the rate
+            self.first = (done, now)
+        since, started = self.first if self.first[0] < done else (0, self.started)
+        rate = (done - since) / max(now - started, 1e-9)
+        text = f"{detail} · {rate:.1f} {self.unit}/s"
+        if self.bar is not None:
+            self.bar.update(self.bar_task, completed=done, detail=text)
+        elif now - self.last_line >= SECONDS_BETWEEN_LINES or done == self.total:
+            self.last_line = now
+            remaining = (self.total - done) / rate
+            line = f"{self.name}: {done}/{self.total} {self.unit} · {text} · ETA {remaining:.0f} s"
+            self.console.print(line, soft_wrap=True)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self.bar is not None:
+            self.bar.stop()

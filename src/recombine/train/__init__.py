@@ -1,0 +1,1 @@
+"""Training: the optimiser, the step and the loop, which yields snapshots."""

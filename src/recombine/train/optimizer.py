@@ -1,0 +1,33 @@
+"""AdamW with cosine annealing, after clipping by the global norm. Paper: Tables 2 and 3."""
+
+import jax
+import optax
+
+from recombine.config import OptimizerConfig
+
+
+def learning_rate(config: OptimizerConfig) -> optax.Schedule:
+    """A cosine from the learning rate to `final_fraction` of it, after a linear warm-up where there is one."""
+    return optax.warmup_cosine_decay_schedule(
+        init_value=0.0 if config.warmup_steps else config.learning_rate,
+        peak_value=config.learning_rate,
+        warmup_steps=config.warmup_steps,
+        decay_steps=config.num_steps,
+        end_value=config.final_fraction * config.learning_rate,
+    )
+
+
+def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
+    return optax.chain(
+        optax.clip_by_global_norm(config.clip_norm),
+        optax.adamw(
+            learning_rate(config),
+            weight_decay=config.weight_decay,
+            mask=_matrices if config.decay == "matrices" else None,
+        ),
+    )
+
+
+def _matrices(parameters: optax.Params) -> optax.Params:
+    """Which parameters decay: those that multiply. Biases, norms and tables of position biases do not."""
+    return jax.tree.map_with_path(lambda path, leaf: leaf.ndim >= 2 and path[-1].name != "table", parameters)
