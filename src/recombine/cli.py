@@ -156,16 +156,11 @@ class Construct:
         width = self.modules + self.input_dim + self.hidden_dim + self.output_dim
         numbers = self.trials * 2 * self.modules * width * self.hidden_dim
         if numbers > MOST_NUMBERS:
-            raise InputError(
-                "trials", self.trials, f"{numbers:,} weights at these sizes; at most {MOST_NUMBERS:,}"
-            )
+            raise InputError("trials", self.trials, f"{numbers:,} weights at these sizes; at most {MOST_NUMBERS:,}")
         from recombine.measure.construction import construction_error
 
         sizes = (self.modules, self.input_dim, self.hidden_dim, self.output_dim)
-        errors = {
-            dtype: construction_error(self.seed, *sizes, self.trials, dtype)
-            for dtype in ("float32", "float64")
-        }
+        errors = {dtype: construction_error(self.seed, *sizes, self.trials, dtype) for dtype in ("float32", "float64")}
         if self.json:
             result = {
                 "sizes": dict(zip(("M", "d", "h", "o"), sizes, strict=True)),
@@ -181,9 +176,7 @@ class Construct:
             f"block of {self.modules} linear-attention heads"
         )
         for dtype, error in errors.items():
-            _print(
-                f"  {dtype}: largest error {error.max_abs_error:.1e}, outputs up to {error.max_abs_output:.2f}"
-            )
+            _print(f"  {dtype}: largest error {error.max_abs_error:.1e}, outputs up to {error.max_abs_output:.2f}")
 
 
 @dataclass(frozen=True)
@@ -203,10 +196,8 @@ class Reproduce:
         from recombine.preset import preset_config
 
         changes = {"seed": self.seed, **(read_toml(self.config) if self.config else {})}
-        if "kind" in changes.get("model", {}):
-            raise InputError(
-                "model.kind", changes["model"]["kind"], "reproduce trains both models; leave it out"
-            )
+        if isinstance(model := changes.get("model"), dict) and "kind" in model:
+            raise InputError("model.kind", model["kind"], "reproduce trains both models; leave it out")
         configs = {kind: override(preset_config(self.preset, kind), changes) for kind in MODEL_CONFIGS}
         from recombine.experiment.run import reference_scores, run
         from recombine.report.progress import ProgressDisplay
@@ -219,13 +210,13 @@ class Reproduce:
                     display.update(progress.step, f"loss {progress.loss:.4f}")
                     if progress.scores:
                         models[kind] = {split: score.r2 for split, score in progress.scores.items()}
+        config = configs["transformer"]  # the tasks are the same for both
+        sys.stderr.write("scoring the references\n")
         scores = reference_scores(config)
         references = {name: {split: s.r2 for split, s in row.items()} for name, row in scores.items()}
         task = config.task
         if self.json:
-            _print_json(
-                {"preset": self.preset, "seed": config.seed, "models": models, "references": references}
-            )
+            _print_json({"preset": self.preset, "seed": config.seed, "models": models, "references": references})
             return
         title = (
             f"Trained on {task.support.name} for {config.optimizer.num_steps:,} steps "
@@ -275,9 +266,7 @@ def _parse(arguments: list[str]) -> Reproduce | Task | Construct:
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
-            return tyro.cli(
-                Command, prog="recombine", description=description, args=arguments, config=markers
-            )  # pyright: ignore
+            return tyro.cli(Command, prog="recombine", description=description, args=arguments, config=markers)  # pyright: ignore
     except SystemExit as leaving:
         if not leaving.code:  # --help
             raise
@@ -297,11 +286,7 @@ def _print(text: str) -> None:
 
 def _print_json(value: Any) -> None:
     text = json.dumps(value, indent=2, ensure_ascii=False)
-    _print(
-        re.sub(
-            r"\[[\d\s,]+\]", lambda row: " ".join(row[0].split()).replace("[ ", "[").replace(" ]", "]"), text
-        )
-    )
+    _print(re.sub(r"\[[\d\s,]+\]", lambda row: " ".join(row[0].split()).replace("[ ", "[").replace(" ]", "]"), text))
 
 
 def _complain(text: str) -> None:

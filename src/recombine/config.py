@@ -30,9 +30,7 @@ class TaskConfig:
             object.__setattr__(self, "support", parse_support(self.support))
         check_size("task.input_dim", self.input_dim)
         check_size("task.hidden_dim", self.hidden_dim)
-        check_size(
-            "task.episode_length", self.episode_length, least=2
-        )  # a query, and something to infer it from
+        check_size("task.episode_length", self.episode_length, least=2)  # a query, and something to infer it from
         check_choice("task.control", self.control, "teacher", "modules")
 
     @property
@@ -57,9 +55,7 @@ class TrunkConfig:
         for name in ("embed_dim", "num_heads", "num_layers", "ffn_factor"):
             check_size(f"model.{name}", getattr(self, name))
         if self.embed_dim % self.num_heads:
-            raise InputError(
-                "model.num_heads", self.num_heads, f"must divide model.embed_dim = {self.embed_dim}"
-            )
+            raise InputError("model.num_heads", self.num_heads, f"must divide model.embed_dim = {self.embed_dim}")
         for name in ("causal", "scale_scores", "final_norm"):
             check_bool(f"model.{name}", getattr(self, name))
         check_choice("model.position_bias", self.position_bias, "per_block", "shared", "none")

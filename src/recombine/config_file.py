@@ -61,22 +61,16 @@ def _override(config: Any, data: Mapping[str, Any], prefix: str) -> Any:
     for name, value in data.items():
         path = f"{prefix}{name}"
         if name not in known:
-            raise InputError(
-                path, value, f"no such field{suggestion(name, known)}; there are {', '.join(known)}"
-            )
+            raise InputError(path, value, f"no such field{suggestion(name, known)}; there are {', '.join(known)}")
         current = getattr(config, name)
         if isinstance(current, Support):
             changes[name] = parse_support(value)
         elif dataclasses.is_dataclass(current):
             if not isinstance(value, Mapping):
-                raise InputError(
-                    path, value, f"a table with the fields {', '.join(f.name for f in fields(current))}"
-                )
+                raise InputError(path, value, f"a table with the fields {', '.join(f.name for f in fields(current))}")
             changes[name] = _override(current, value, f"{path}.")
         else:
             # TOML and the paper's table write 1 where the field is a float: 1 is 1.0.
             is_float = get_type_hints(type(config))[name] is float
-            changes[name] = (
-                float(value) if is_float and type(value) is int and abs(value) < 2**1000 else value
-            )
+            changes[name] = float(value) if is_float and type(value) is int and abs(value) < 2**1000 else value
     return dataclasses.replace(config, **changes)

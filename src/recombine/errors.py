@@ -9,7 +9,7 @@ class InputError(ValueError):
 
     def __init__(self, field: str, value: Any, expected: str):
         self.field, self.value, self.expected = field, value, expected
-        shown = repr(value)
+        shown = " ".join(repr(value).split())
         if len(shown) > 80:
             shown = f"{shown[:77]}..."
         super().__init__(f"{field} = {shown}: {expected}")

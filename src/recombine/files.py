@@ -14,15 +14,15 @@ def check_output(field: str, path: Path, suffixes: tuple[str, ...]) -> None:
     if path.suffix.lower() not in suffixes:
         raise InputError(field, str(path), f"the name must end in {' or '.join(suffixes)}")
     try:
-        if path.is_dir():
-            raise InputError(field, str(path), "is a directory; name a file")
-        if not path.parent.is_dir():
-            raise InputError(field, str(path), f"there is no directory {str(path.parent)!r}")
-        path.exists()
-    except (OSError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, ValueError) as error:  # too long, or with a NUL in it
         raise InputError(field, str(path), f"not a usable file name ({error})") from error
+    if path.is_dir():
+        raise InputError(field, str(path), "is a directory; name a file")
+    if not path.parent.is_dir():
+        raise InputError(field, str(path), f"there is no directory {str(path.parent)!r}")
     if not os.access(path.parent, os.W_OK):
         raise InputError(field, str(path), f"the directory {str(path.parent)!r} cannot be written to")
 

@@ -30,7 +30,7 @@ def run(config: Config) -> Iterator[Progress]:
     every = -(-config.optimizer.num_steps // NUM_SNAPSHOTS)
     for snapshot in train(config, teacher, every):
         last = snapshot.step == config.optimizer.num_steps
-        scores = None
+        scores: dict[Split, Score] | None = None
         if last:
             batches = evaluation_episodes(config, teacher)
             scores = {split: score(predict(snapshot.model, e), e) for split, (_, e) in batches.items()}
@@ -41,9 +41,7 @@ def reference_scores(config: Config) -> dict[str, dict[Split, Score]]:
     """Every reference on the episodes that the models are scored on. They do not depend on the model."""
     batches = evaluation_episodes(config, config_teacher(config))
     return {
-        name: {
-            split: score(predict_reference(reference, t, e, split), e) for split, (t, e) in batches.items()
-        }
+        name: {split: score(predict_reference(reference, t, e, split), e) for split, (t, e) in batches.items()}
         for name, reference in REFERENCES.items()
     }
 
@@ -51,7 +49,7 @@ def reference_scores(config: Config) -> dict[str, dict[Split, Score]]:
 def evaluation_episodes(config: Config, teacher: Teacher) -> dict[Split, tuple[Teacher, Episode]]:
     """Each evaluation split's episodes, the same for every model and snapshot of a seed."""
     task = config.task
-    splits = [split for split in EVAL_SPLITS if split != "ood" or task.support.held_out]
+    splits: list[Split] = [split for split in EVAL_SPLITS if split != "ood" or task.support.held_out]
     return {
         split: sample_split(
             config.seed,

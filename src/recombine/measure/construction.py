@@ -3,15 +3,15 @@
 Paper: Appendix A.2 (app:hnet_construction); the claim that a transformer is expressive enough.
 """
 
+from math import sqrt
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import numpy as np
+from jaxtyping import Array
 from scipy.special import erf
 
 from recombine.model.construction import construct, construction_output, construction_tokens
-from recombine.stream import Stream, stream_key
 
 
 class ConstructionError(NamedTuple):
@@ -26,27 +26,22 @@ def construction_error(
 ) -> ConstructionError:
     """Build the linear transformer for `trials` random hypernetworks, each with its own x and z, and compare.
 
-    θ, A, x and z have unit-variance products, so that W(z) x and the outputs are of order one. The hypernetwork is
-    evaluated by NumPy in float64, on the very numbers the transformer was given.
+    θ and A are scaled so that W(z) x and the outputs are of order one. The hypernetwork is evaluated by NumPy in
+    float64, on the very numbers the transformer was given.
     """
+    rng = np.random.default_rng(seed)
+    theta = rng.normal(size=(trials, num_modules, hidden_dim, input_dim)) / sqrt(num_modules * input_dim)
+    A = rng.normal(size=(trials, output_dim, hidden_dim)) / sqrt(hidden_dim)
+    x, z = rng.normal(size=(trials, input_dim)), rng.normal(size=(trials, num_modules))
+    theta, A, x, z = (array.astype(dtype) for array in (theta, A, x, z))
+
+    def run(theta: Array, A: Array, x: Array, z: Array) -> Array:
+        tokens = construction_tokens(x, z, hidden_dim, output_dim)
+        return construction_output(construct(theta, A)(tokens), output_dim)
+
     with jax.enable_x64(dtype == "float64"):
-        keys = jax.random.split(stream_key(seed, Stream.teacher), trials)
-
-        @eqx.filter_jit
-        def run(keys):
-            def one(key):
-                k_theta, k_A, k_x, k_z = jax.random.split(key, 4)
-                shape = (num_modules, hidden_dim, input_dim)
-                theta = jax.random.normal(k_theta, shape, dtype) / (num_modules * input_dim) ** 0.5
-                A = jax.random.normal(k_A, (output_dim, hidden_dim), dtype) / hidden_dim**0.5
-                x = jax.random.normal(k_x, (input_dim,), dtype)
-                z = jax.random.normal(k_z, (num_modules,), dtype)
-                tokens = construction_tokens(x, z, hidden_dim, output_dim)
-                return theta, A, x, z, construction_output(construct(theta, A)(tokens), output_dim)
-
-            return jax.vmap(one)(keys)
-
-        theta, A, x, z, output = (np.asarray(array, np.float64) for array in run(keys))
-    u = np.einsum("tm,tmhd,td->th", z, theta, x)
-    expected = np.einsum("toh,th->to", A, u * (1 + erf(u / np.sqrt(2))) / 2)
+        output = np.asarray(jax.jit(jax.vmap(run))(theta, A, x, z))
+    theta, A, x, z = (array.astype(np.float64) for array in (theta, A, x, z))
+    u = np.einsum("tm,tmhd,td->th", z, theta, x, optimize=True)
+    expected = np.einsum("toh,th->to", A, u * (1 + erf(u / sqrt(2))) / 2)
     return ConstructionError(float(np.abs(output - expected).max()), float(np.abs(expected).max()))

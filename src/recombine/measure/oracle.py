@@ -32,9 +32,7 @@ def fit_latent(teacher: Teacher, episode: Episode) -> Float[Array, "M"]:
     def loss(v: Float[Array, "M"]) -> Float[Array, ""]:
         return jnp.sum(residual(v) ** 2)
 
-    def damped_step(
-        J: Float[Array, "n M"], r: Float[Array, "n"], damping: Float[Array, ""]
-    ) -> Float[Array, "M"]:
+    def damped_step(J: Float[Array, "n M"], r: Float[Array, "n"], damping: Float[Array, ""]) -> Float[Array, "M"]:
         gram = J.T @ J
         scale = jnp.trace(gram) / M + jnp.finfo(gram.dtype).tiny
         factor = jax.scipy.linalg.cho_factor(gram + damping * scale * eye)

@@ -40,9 +40,7 @@ def score(prediction: ArrayLike, episodes: Episode) -> Score:
     spread = np.sum((query_y - context_y.mean(axis=-1)) ** 2)
     variance = np.sum(context_y.var(axis=-1))
     if spread == 0:
-        raise InputError(
-            "episodes", len(query_y), "R² is undefined: every query label equals its context's mean"
-        )
+        raise InputError("episodes", len(query_y), "R² is undefined: every query label equals its context's mean")
     with np.errstate(divide="ignore", invalid="ignore"):  # a single context pair has no variance
         r2_variance = 1 - error / variance
     return Score(1 - error / spread, error / spread, float(r2_variance), float(error / len(query_y)))

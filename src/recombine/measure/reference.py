@@ -57,7 +57,8 @@ def fitted_network(teacher: Teacher, episode: Episode) -> Float[Array, ""]:
     optimizer = optax.adamw(FIT_LEARNING_RATE, weight_decay=FIT_WEIGHT_DECAY)
 
     def loss(parameters: tuple[Array, Array]) -> Float[Array, ""]:
-        return jnp.mean((task_network(*parameters, episode.context_x) - episode.context_y) ** 2)
+        W, a = parameters
+        return jnp.mean((task_network(W, a, episode.context_x) - episode.context_y) ** 2)
 
     def step(_, carry):
         parameters, state = carry
@@ -65,7 +66,8 @@ def fitted_network(teacher: Teacher, episode: Episode) -> Float[Array, ""]:
         return optax.apply_updates(parameters, updates), state
 
     parameters, _ = jax.lax.fori_loop(0, FIT_STEPS, step, (start, optimizer.init(start)))
-    return task_network(*parameters, episode.query_x)
+    W, a = parameters
+    return task_network(W, a, episode.query_x)
 
 
 def known_latent(teacher: Teacher, episode: Episode) -> Float[Array, ""]:

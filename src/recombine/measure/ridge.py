@@ -17,9 +17,7 @@ class Ridge(NamedTuple):
         return x @ self.weights + self.intercept
 
 
-def fit_ridge(
-    x: Float[Array, "samples features"], y: Float[Array, "samples targets"], strength: float
-) -> Ridge:
+def fit_ridge(x: Float[Array, "samples features"], y: Float[Array, "samples targets"], strength: float) -> Ridge:
     """argmin ‖y − x w − b‖² + strength ‖w‖², the intercept b unpenalised.
 
     Data and targets are centred, and (xᵀx + strength I) w = xᵀy is solved by Cholesky; the matrix is positive

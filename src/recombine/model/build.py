@@ -1,6 +1,6 @@
 """From a configuration to a model, and what a model must be able to do."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -12,6 +12,7 @@ from recombine.model.output import Output
 from recombine.model.transformer import Transformer
 
 
+@runtime_checkable
 class Model(Protocol):
     """One episode in, a prediction out. The query's label is not among the arguments, so it cannot leak."""
 

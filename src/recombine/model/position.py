@@ -31,9 +31,7 @@ def distance_bucket(
         offset = 0
         steps = np.maximum(-distance, 0)
     exact = num_buckets // 2
-    widening = np.log(np.maximum(steps, exact) / exact) / log(
-        MAX_DISTANCE / exact
-    )  # 0 at `exact`, 1 at the maximum
+    widening = np.log(np.maximum(steps, exact) / exact) / log(MAX_DISTANCE / exact)  # 0 at `exact`, 1 at the maximum
     far = exact + np.floor(widening * (num_buckets - exact) + 1e-9).astype(int)
     return offset + np.where(steps < exact, steps, np.minimum(far, num_buckets - 1))
 

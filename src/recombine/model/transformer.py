@@ -31,7 +31,5 @@ class Transformer(TrunkModel):
     ) -> Float[Array, "tokens embed"]:
         return self.trunk.embed(context_x, context_y, query_x)
 
-    def read_out(
-        self, X: Float[Array, "tokens embed"], query_x: Float[Array, "d"]
-    ) -> tuple[Float[Array, ""], None]:
+    def read_out(self, X: Float[Array, "tokens embed"], query_x: Float[Array, "d"]) -> tuple[Float[Array, ""], None]:
         return self.readout(self.trunk.read(X))[0], None

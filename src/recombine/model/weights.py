@@ -37,9 +37,7 @@ def load_weights(path: Path, like: M) -> M:
     for name, value in expected.items():
         found = weights[name]
         if (found.shape, found.dtype) != (value.shape, value.dtype):
-            wanted = (
-                f"{name} is {found.dtype}{list(found.shape)}; the model has {value.dtype}{list(value.shape)}"
-            )
+            wanted = f"{name} is {found.dtype}{list(found.shape)}; the model has {value.dtype}{list(value.shape)}"
             raise InputError("weights", str(path), wanted)
     parameters, rest = eqx.partition(like, eqx.is_inexact_array)
     parameters = jax.tree.map_with_path(lambda path, _: jnp.asarray(weights[_name(path)]), parameters)

@@ -6,6 +6,7 @@ Paper: Figure 1A (lower), fig:conceptual.
 from itertools import combinations
 from math import cos, pi, sin
 from pathlib import Path
+from typing import Any
 
 import altair as alt
 
@@ -28,7 +29,7 @@ MOST_ROWS = 30
 def draw_support(support: Support) -> alt.HConcatChart:
     """The module graph (a line joins two modules that a mask combines) beside the list of masks."""
     state = "connected" if support.connected else f"{len(support.components)} components"
-    subtitle = f"{len(support.masks)} masks trained on, {len(support.held_out or ())} held out · {state}"
+    subtitle = f"{len(support.masks)} masks trained on, {len(support.held_out)} held out · {state}"
     chart = alt.hconcat(_graph(support), _list(support), spacing=36)
     return (
         chart.properties(
@@ -38,9 +39,7 @@ def draw_support(support: Support) -> alt.HConcatChart:
         )
         .configure(font=FONT)
         .configure_view(strokeWidth=0)
-        .configure_title(
-            fontSize=20, subtitleFontSize=13, color=INK, subtitleColor="#55606b", subtitlePadding=6
-        )
+        .configure_title(fontSize=20, subtitleFontSize=13, color=INK, subtitleColor="#55606b", subtitlePadding=6)
         .configure_legend(labelFontSize=13, symbolSize=500, symbolStrokeWidth=3, orient="bottom", title=None)
         .configure_axis(labelFontSize=12, titleFontSize=12, labelColor=INK, titleColor="#55606b")
     )
@@ -48,8 +47,9 @@ def draw_support(support: Support) -> alt.HConcatChart:
 
 def save_figure(chart: alt.TopLevelMixin, path: Path) -> None:
     """PNG (at twice the size, for dense screens) or SVG, by the name's ending."""
+    kind = "svg" if path.suffix.lower() == ".svg" else "png"
     with replacing("figure", path) as temporary:
-        chart.save(str(temporary), format=path.suffix[1:].lower(), scale_factor=2)
+        chart.save(str(temporary), format=kind, scale_factor=2)
 
 
 def _edges(masks: tuple[Mask, ...]) -> set[tuple[int, int]]:
@@ -60,12 +60,12 @@ def _scale() -> alt.Scale:
     return alt.Scale(domain=[TRAINED, HELD_OUT], range=[BLUE, ORANGE])
 
 
-def _graph(support: Support) -> alt.LayerChart:
+def _graph(support: Support) -> Any:
     M = support.num_modules
     at = {m: (sin(2 * pi * (m - 1) / M), cos(2 * pi * (m - 1) / M)) for m in range(1, M + 1)}
     trained = _edges(support.masks)
-    kinds = {pair: TRAINED for pair in trained}
-    kinds |= {pair: HELD_OUT for pair in _edges(support.held_out or ()) - trained}
+    kinds = dict.fromkeys(trained, TRAINED)
+    kinds |= dict.fromkeys(_edges(support.held_out) - trained, HELD_OUT)
     edges = [
         {"x": at[i][0], "y": at[i][1], "x2": at[j][0], "y2": at[j][1], "kind": kind}
         for (i, j), kind in sorted(kinds.items())
@@ -87,9 +87,9 @@ def _graph(support: Support) -> alt.LayerChart:
     return alt.layer(lines, circles, labels).properties(width=SIZE, height=SIZE)
 
 
-def _list(support: Support) -> alt.LayerChart:
+def _list(support: Support) -> Any:
     """One row per mask, a dot for each module it lets through."""
-    rows = [(mask, TRAINED) for mask in support.masks] + [(mask, HELD_OUT) for mask in support.held_out or ()]
+    rows = [(mask, TRAINED) for mask in support.masks] + [(mask, HELD_OUT) for mask in support.held_out]
     shown = rows[:MOST_ROWS]
     names = [format_mask(mask) for mask, _ in shown]
     cells = [
@@ -99,12 +99,8 @@ def _list(support: Support) -> alt.LayerChart:
     ]
     title = "masks" if len(shown) == len(rows) else f"the first {len(shown)} of {len(rows)} masks"
     base = alt.Chart(alt.Data(values=cells)).encode(
-        x=alt.X(
-            "module:O", axis=alt.Axis(title="module", orient="top", labelAngle=0, ticks=False, domain=False)
-        ),
-        y=alt.Y(
-            "mask:N", sort=names, axis=alt.Axis(title=None, ticks=False, domain=False, labelFont="monospace")
-        ),
+        x=alt.X("module:O", axis=alt.Axis(title="module", orient="top", labelAngle=0, ticks=False, domain=False)),
+        y=alt.Y("mask:N", sort=names, axis=alt.Axis(title=None, ticks=False, domain=False, labelFont="monospace")),
     )
     off = base.transform_filter("datum.kind === 'off'").mark_circle(size=50, color="#d9dee3", opacity=1)
     on = (

@@ -23,9 +23,7 @@ def print_support(support: Support) -> None:
     table.add_column("mask")
     table.add_column("modules")
     table.add_column("")
-    rows = [(mask, "trained") for mask in support.masks] + [
-        (mask, "held out") for mask in support.held_out or ()
-    ]
+    rows = [(mask, "trained") for mask in support.masks] + [(mask, "held out") for mask in support.held_out]
     for mask, kind in rows[:MOST_ROWS]:
         style = "blue" if kind == "trained" else "dark_orange"
         table.add_row(format_mask(mask), " + ".join(map(str, active_modules(mask))), Text(kind, style))

@@ -4,8 +4,8 @@ from math import ceil, comb
 from random import Random
 
 from recombine.errors import InputError
-from recombine.task.mask import Mask, components, format_mask, k_hot_masks
-from recombine.task.support import Support
+from recombine.task.mask import Mask, components, k_hot_masks
+from recombine.task.support import Support, make_support
 
 REJECTION_TRIES = 1_000
 
@@ -26,7 +26,7 @@ def design_support(num_modules: int, k: int, size: int, connected: bool, seed: i
         grow = _grow_connected if connected else _grow_disconnected
         masks = grow(random, num_modules, k, size)
     word = "connected" if connected else "disconnected"
-    return Support(f"{word}-{num_modules}-{k}-{size}-{seed}", tuple(sorted(masks, reverse=True)))
+    return make_support(f"{word}-{num_modules}-{k}-{size}-{seed}", sorted(masks, reverse=True))
 
 
 def _is_valid(masks: list[Mask], num_modules: int, connected: bool) -> bool:
@@ -62,7 +62,7 @@ def _check_feasible(num_modules: int, k: int, size: int, connected: bool, num_ma
 def _grow_connected(random: Random, num_modules: int, k: int, size: int) -> list[Mask]:
     order = random.sample(range(num_modules), num_modules)
     groups = [order[:k]]
-    for start in range(k, num_modules, k - 1):
+    for start in range(k, num_modules, max(k - 1, 1)):
         fresh = order[start : start + k - 1]
         groups.append(fresh + random.sample(order[:start], k - len(fresh)))
     return _fill(random, num_modules, k, size, groups, [order])
@@ -84,20 +84,12 @@ def _grow_disconnected(random: Random, num_modules: int, k: int, size: int) -> l
     return _fill(random, num_modules, k, size, groups, parts)
 
 
-def _fill(
-    random: Random, num_modules: int, k: int, size: int, groups: list[list[int]], parts: list[list[int]]
-):
+def _fill(random: Random, num_modules: int, k: int, size: int, groups: list[list[int]], parts: list[list[int]]):
     """The grown masks, and others drawn from within the parts until there are `size` of them."""
     masks = {tuple(int(m in group) for m in range(num_modules)) for group in groups}
     inside = [
         mask
         for mask in k_hot_masks(num_modules, k)
-        if mask not in masks
-        and any({m for m in range(num_modules) if mask[m]} <= set(part) for part in parts)
+        if mask not in masks and any({m for m in range(num_modules) if mask[m]} <= set(part) for part in parts)
     ]
     return [*masks, *random.sample(inside, size - len(masks))]
-
-
-def describe(support: Support) -> str:
-    """The support as a text file of masks, which `--support FILE` reads back."""
-    return "".join(f"{format_mask(mask)}\n" for mask in support.masks)

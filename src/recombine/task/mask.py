@@ -44,16 +44,12 @@ def active_modules(mask: Mask) -> tuple[int, ...]:
 def k_hot_masks(num_modules: int, k: int) -> tuple[Mask, ...]:
     """All masks of `num_modules` modules with exactly k active ones, in lexicographic order of the modules."""
     if not 1 <= k <= num_modules:
-        raise InputError(
-            "k", k, f"a mask of {num_modules} modules has between 1 and {num_modules} active ones"
-        )
+        raise InputError("k", k, f"a mask of {num_modules} modules has between 1 and {num_modules} active ones")
     if comb(num_modules, k) > MOST_MASKS:
         raise InputError(
             "k", k, f"{num_modules} modules have {comb(num_modules, k):,} such masks; at most {MOST_MASKS:,}"
         )
-    return tuple(
-        tuple(int(m in active) for m in range(num_modules)) for active in combinations(range(num_modules), k)
-    )
+    return tuple(tuple(int(m in active) for m in range(num_modules)) for active in combinations(range(num_modules), k))
 
 
 def components(masks: Iterable[Mask]) -> tuple[tuple[int, ...], ...]:

@@ -21,7 +21,7 @@ def mask_array(support: Support, split: Split) -> Float[Array, "S M"]:
 
 def run_teacher(seed: int, support: Support, input_dim: int, hidden_dim: int) -> Teacher:
     """The teacher that a seed draws."""
-    return init_teacher(stream_key(seed, Stream.teacher), support.num_modules, input_dim, hidden_dim)
+    return _jit_teacher(stream_key(seed, Stream.teacher), support.num_modules, input_dim, hidden_dim)
 
 
 def sample_split(
@@ -48,5 +48,6 @@ def teacher_axis(split: Split) -> int | None:
     return 0 if split == "control" else None
 
 
+_jit_teacher = eqx.filter_jit(init_teacher)
 _jit_episodes = eqx.filter_jit(sample_episodes)
 _jit_control = eqx.filter_jit(sample_control_episodes)

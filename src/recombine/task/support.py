@@ -4,7 +4,7 @@ Paper: Table 1 (tab:task_distribution); Appendix C.2, "OOD R²".
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import comb
 from typing import Any
 
@@ -15,35 +15,26 @@ from recombine.task.mask import MOST_MASKS, Mask, components, format_mask, k_hot
 
 @dataclass(frozen=True)
 class Support:
-    """The masks to train on and those held out, checked on construction.
-
-    Where `held_out` is not given, it is every mask outside the support with as many active modules as some mask
-    inside it: for the paper's supports, the unseen 2-hot masks.
-    """
+    """The masks to train on and those held out, checked on construction. `make_support` derives the held-out ones."""
 
     name: str
     masks: tuple[Mask, ...]
-    held_out: tuple[Mask, ...] | None = None
+    held_out: tuple[Mask, ...]
 
     def __post_init__(self) -> None:
         if not self.masks:
             raise InputError("support.masks", [], "a support needs at least one mask")
-        masks = _checked("support.masks", self.masks, length=len(self.masks[0]))
-        for module in range(1, len(masks[0]) + 1):
-            if not any(mask[module - 1] for mask in masks):
-                shown = [format_mask(mask) for mask in masks]
-                raise InputError(
-                    "support.masks", shown, f"no mask covers module {module}; each module needs one"
-                )
-        object.__setattr__(self, "masks", masks)
-        held_out = _complement(masks) if self.held_out is None else self.held_out
-        held_out = _checked("support.held_out", held_out, length=len(masks[0]))
-        for mask in held_out:
-            if mask in masks:
+        _check_masks("support.masks", self.masks, self.num_modules)
+        _check_masks("support.held_out", self.held_out, self.num_modules)
+        for module in range(1, self.num_modules + 1):
+            if not any(mask[module - 1] for mask in self.masks):
+                shown = [format_mask(mask) for mask in self.masks]
+                raise InputError("support.masks", shown, f"no mask covers module {module}; each module needs one")
+        for mask in self.held_out:
+            if mask in self.masks:
                 raise InputError(
                     "support.held_out", format_mask(mask), "this mask is trained on, so it cannot be held out"
                 )
-        object.__setattr__(self, "held_out", held_out)
 
     @property
     def num_modules(self) -> int:
@@ -63,9 +54,7 @@ class Support:
         if split != "ood":
             return self.masks
         if not self.held_out:
-            raise InputError(
-                "support", self.name, "it trains on every mask; none is held out, so there is no ood"
-            )
+            raise InputError("support", self.name, "it trains on every mask; none is held out, so there is no ood")
         return self.held_out
 
     def as_dict(self) -> dict[str, Any]:
@@ -73,37 +62,42 @@ class Support:
         return {
             "name": self.name,
             "masks": [list(mask) for mask in self.masks],
-            "held_out": [list(mask) for mask in self.held_out or ()],
+            "held_out": [list(mask) for mask in self.held_out],
             "connected": self.connected,
             "components": [list(component) for component in self.components],
         }
 
 
+def make_support(name: str, masks: Sequence[Any], held_out: Sequence[Any] | None = None) -> Support:
+    """A support from masks as a user writes them ('110' or [1, 1, 0]).
+
+    Where `held_out` is not given, it is every mask outside the support with as many active modules as some mask
+    inside it: for the paper's supports, the unseen 2-hot masks.
+    """
+    trained = tuple(parse_mask(f"support.masks[{i}]", mask) for i, mask in enumerate(masks))
+    if held_out is not None:
+        return Support(name, trained, tuple(parse_mask(f"support.held_out[{i}]", m) for i, m in enumerate(held_out)))
+    support = Support(name, trained, ())  # checks the masks before their complement is formed
+    return replace(support, held_out=_complement(trained))
+
+
 def paper_support(name: str) -> Support:
     """One of Table 1's supports, by name."""
-    return Support(name, tuple(parse_mask("support", mask) for mask in paper.SUPPORTS[name]))
+    return make_support(name, paper.SUPPORTS[name])
 
 
-def _checked(field: str, masks: Sequence[Any], length: int) -> tuple[Mask, ...]:
-    """The masks, each well-formed and of the right length, none of them twice."""
-    checked: list[Mask] = []
-    for i, value in enumerate(masks):
-        mask = parse_mask(f"{field}[{i}]", value)
+def _check_masks(field: str, masks: tuple[Mask, ...], length: int) -> None:
+    """Each well-formed and of the right length, none of them twice."""
+    seen: set[Mask] = set()
+    for i, mask in enumerate(masks):
+        parse_mask(f"{field}[{i}]", mask)
         if len(mask) != length:
             raise InputError(
-                f"{field}[{i}]",
-                format_mask(mask),
-                f"has {len(mask)} modules where the first mask has {length}",
+                f"{field}[{i}]", format_mask(mask), f"has {len(mask)} modules where the first mask has {length}"
             )
-        checked.append(mask)
-    seen: set[Mask] = set()
-    for i, mask in enumerate(checked):
         if mask in seen:
-            raise InputError(
-                f"{field}[{i}]", format_mask(mask), "this mask is there twice; name each mask once"
-            )
+            raise InputError(f"{field}[{i}]", format_mask(mask), "this mask is there twice; name each mask once")
         seen.add(mask)
-    return tuple(checked)
 
 
 def _complement(masks: tuple[Mask, ...]) -> tuple[Mask, ...]:

@@ -9,12 +9,10 @@ from typing import Any
 from recombine import paper
 from recombine.errors import InputError, suggestion
 from recombine.task.mask import format_mask, k_hot_masks
-from recombine.task.support import Support, paper_support
+from recombine.task.support import Support, make_support, paper_support
 
 LARGEST_FILE = 10_000_000
-WAYS = (
-    f"give a name ({', '.join(paper.SUPPORTS)}), K-hot or K-hot:M, masks such as 110,011, or a file of masks"
-)
+WAYS = f"give a name ({', '.join(paper.SUPPORTS)}), K-hot or K-hot:M, masks such as 110,011, or a file of masks"
 
 
 def parse_support(value: Any, held_out: Any = None) -> Support:
@@ -31,12 +29,12 @@ def parse_support(value: Any, held_out: Any = None) -> Support:
         case Mapping():
             support = _from_mapping(value)
         case list() | tuple():
-            support = Support("custom", tuple(value))
+            support = make_support("custom", value)
         case _:
             raise InputError("support", value, WAYS)
     if held_out is None:
         return support
-    return Support(support.name, support.masks, _mask_list("support.held_out", held_out))
+    return make_support(support.name, support.masks, _mask_list("support.held_out", held_out))
 
 
 def unparse_support(support: Support) -> dict[str, Any]:
@@ -44,7 +42,7 @@ def unparse_support(support: Support) -> dict[str, Any]:
     return {
         "name": support.name,
         "masks": [format_mask(mask) for mask in support.masks],
-        "held_out": [format_mask(mask) for mask in support.held_out or ()],
+        "held_out": [format_mask(mask) for mask in support.held_out],
     }
 
 
@@ -55,18 +53,16 @@ def _from_text(text: str) -> Support:
         num_modules = int(k_hot[2] or paper.NUM_MODULES)
         if num_modules < 1:
             raise InputError("support", text, "a task needs at least one module")
-        return Support(text, k_hot_masks(num_modules, int(k_hot[1])))
+        return make_support(text, k_hot_masks(num_modules, int(k_hot[1])))
     if not text or re.fullmatch(r"[\d,;()\[\]\s]+", text):
-        return Support("custom", _mask_list("support", text))
+        return make_support("custom", _mask_list("support", text))
     path = Path(text)
     try:
         is_file = path.is_file()
     except (OSError, ValueError):  # a name no file system can hold
         is_file = False
     if not is_file:
-        raise InputError(
-            "support", text, f"no such name or file{suggestion(text, list(paper.SUPPORTS))}; {WAYS}"
-        )
+        raise InputError("support", text, f"no such name or file{suggestion(text, list(paper.SUPPORTS))}; {WAYS}")
     return _from_file(path)
 
 
@@ -84,25 +80,23 @@ def _from_file(path: Path) -> Support:
             raise InputError("support", str(path), f"the file is not valid JSON ({error})") from error
         if isinstance(data, Mapping):
             return _from_mapping({"name": path.stem, **data})
-        return Support(path.stem, tuple(data))
+        return make_support(path.stem, data)
     lines = [line.split("#")[0].strip() for line in text.splitlines()]
-    return Support(path.stem, tuple(_one_mask(line) for line in lines if line))
+    return make_support(path.stem, [_one_mask(line) for line in lines if line])
 
 
 def _from_mapping(data: Mapping[Any, Any]) -> Support:
     known = ["name", "masks", "held_out", "connected", "components"]  # the last two follow from the masks
     for key in data:
         if key not in known:
-            raise InputError(
-                "support", str(key), f"unknown key{suggestion(str(key), known)}; it has {known[:3]}"
-            )
+            raise InputError("support", str(key), f"unknown key{suggestion(str(key), known)}; it has {known[:3]}")
     name, masks = data.get("name", "custom"), data.get("masks")
     if not isinstance(name, str):
         raise InputError("support.name", name, "a text")
     if not isinstance(masks, list | tuple):
         raise InputError("support.masks", masks, "a list of masks such as ['110', '011']")
     held_out = data.get("held_out")
-    return Support(name, tuple(masks), None if held_out is None else _mask_list("support.held_out", held_out))
+    return make_support(name, masks, None if held_out is None else _mask_list("support.held_out", held_out))
 
 
 def _mask_list(field: str, value: Any) -> tuple[Any, ...]:

@@ -32,9 +32,7 @@ class Teacher(eqx.Module):
         return task_network(self.task_weights(z), self.a, x)
 
 
-def task_network(
-    W: Float[Array, "h d"], a: Float[Array, "h"], x: Float[Array, "... d"]
-) -> Float[Array, "..."]:
+def task_network(W: Float[Array, "h d"], a: Float[Array, "h"], x: Float[Array, "... d"]) -> Float[Array, "..."]:
     """g(x, W) = aᵀ σ(W x): one hidden layer, one output, no biases."""
     return jax.nn.gelu(x @ W.T, approximate=False) @ a
 
@@ -59,17 +57,17 @@ def check_teacher(teacher: Teacher, masks: tuple[Mask, ...]) -> None:
     not all zero, so what must not happen is Σ z_m θ_m = 0 for such a z: a small non-negative least squares.
     """
     for name, value in (("theta", teacher.theta), ("a", teacher.a)):
-        if not np.isfinite(value).all():
-            raise InputError(f"teacher.{name}", np.asarray(value), "must be finite everywhere")
+        bad = np.asarray(value)[~np.isfinite(value)]
+        if bad.size:
+            raise InputError(f"teacher.{name}", float(bad[0]), "must be finite everywhere")
     theta = np.asarray(teacher.theta, np.float64)
     for mask in masks:
         modules = theta[np.flatnonzero(mask)]
         scale = np.abs(modules).max()
-        if scale > 0:
-            columns = modules.reshape(len(modules), -1).T / scale
-            sums_to_one = np.ones((1, len(modules)))
-            _, distance = nnls(np.vstack([columns, sums_to_one]), np.append(np.zeros(len(columns)), 1.0))
-        if scale == 0 or distance < 1e-6:
+        columns = modules.reshape(len(modules), -1).T / (scale or 1.0)
+        sums_to_one = np.ones((1, len(modules)))
+        _, distance = nnls(np.vstack([columns, sums_to_one]), np.append(np.zeros(len(columns)), 1.0))
+        if distance < 1e-6:
             raise InputError(
                 "teacher.theta",
                 f"modules {', '.join(map(str, active_modules(mask)))}",

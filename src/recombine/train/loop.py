@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from recombine.config import Config
+from recombine.model.build import Model
 from recombine.task.teacher import Teacher
 from recombine.train.step import State, init_state, train_step
 
@@ -18,11 +19,11 @@ class Snapshot(NamedTuple):
     """The model after `step` steps, and the losses since the last snapshot."""
 
     step: int
-    model: eqx.Module
+    model: Model
     losses: np.ndarray
 
 
-class NonFiniteLoss(RuntimeError):
+class NonFiniteLoss(ArithmeticError):
     """Training diverged."""
 
 
@@ -36,9 +37,7 @@ def train(config: Config, teacher: Teacher, every: int) -> Iterator[Snapshot]:
         losses = np.asarray(losses)
         if not np.isfinite(losses).all():
             at = step + int(np.flatnonzero(~np.isfinite(losses))[0])
-            raise NonFiniteLoss(
-                f"the loss of step {at} is {losses[at - step]}; a lower learning rate may help"
-            )
+            raise NonFiniteLoss(f"the loss of step {at} is {losses[at - step]}; a lower learning rate may help")
         step += count
         yield Snapshot(step, state.model, losses)
 

@@ -12,7 +12,7 @@ import optax
 from jaxtyping import Array, Float, Int
 
 from recombine.config import Config
-from recombine.model.build import build_model
+from recombine.model.build import Model, build_model
 from recombine.stream import Stream, stream_key
 from recombine.task.episode import Episode, sample_episodes
 from recombine.task.split import mask_array, run_teacher
@@ -23,7 +23,7 @@ from recombine.train.optimizer import make_optimizer
 class State(NamedTuple):
     """All that changes while training."""
 
-    model: eqx.Module
+    model: Model
     optimizer: optax.OptState
 
 
@@ -32,7 +32,7 @@ def config_teacher(config: Config) -> Teacher:
     task = config.task
     seed = config.seed if config.teacher_seed is None else config.teacher_seed
     teacher = run_teacher(seed, task.support, task.input_dim, task.hidden_dim)
-    check_teacher(teacher, task.support.masks + (task.support.held_out or ()))
+    check_teacher(teacher, task.support.masks + task.support.held_out)
     return teacher
 
 
@@ -41,15 +41,13 @@ def init_state(config: Config) -> State:
     return State(model, make_optimizer(config.optimizer).init(eqx.filter(model, eqx.is_inexact_array)))
 
 
-def query_loss(model: eqx.Module, episodes: Episode) -> Float[Array, ""]:
+def query_loss(model: Model, episodes: Episode) -> Float[Array, ""]:
     """The mean squared error of the predicted query labels."""
     output = jax.vmap(model)(episodes.context_x, episodes.context_y, episodes.query_x)
     return jnp.mean((output.y - episodes.query_y) ** 2)
 
 
-def train_step(
-    config: Config, teacher: Teacher, state: State, step: Int[Array, ""]
-) -> tuple[State, Float[Array, ""]]:
+def train_step(config: Config, teacher: Teacher, state: State, step: Int[Array, ""]) -> tuple[State, Float[Array, ""]]:
     """Sample the step's episodes, take the gradient, update. Returns the new state and the loss before it."""
     key = stream_key(config.seed, Stream.train, step)
     masks = mask_array(config.task.support, "train")

@@ -1,0 +1,88 @@
+"""The references: against scikit-learn where it has them, and where each has to stand."""
+
+import jax
+import numpy as np
+import pytest
+from scipy.optimize import least_squares
+from scipy.special import erf
+from sklearn.linear_model import Ridge
+from sklearn.neighbors import KNeighborsRegressor
+
+from recombine.measure.oracle import fit_latent
+from recombine.measure.r2 import score
+from recombine.measure.reference import NUM_NEIGHBOURS, REFERENCES, RIDGE_STRENGTH, predict_reference
+from recombine.task.episode import Episode
+from recombine.task.split import EVAL_SPLITS, Split, run_teacher, sample_split
+from recombine.task.support import paper_support
+from recombine.task.teacher import Teacher
+
+SUPPORT = paper_support("connected+")
+TEACHER = run_teacher(0, SUPPORT, 16, 16)
+
+
+def batch(split: Split, length: int, count: int) -> tuple[Teacher, Episode]:
+    return sample_split(0, split, TEACHER, SUPPORT, length, count)
+
+
+def r2(name: str, split: Split, length: int, count: int = 500) -> float:
+    teacher, episodes = batch(split, length, count)
+    return score(predict_reference(REFERENCES[name], teacher, episodes, split), episodes).r2
+
+
+@pytest.mark.parametrize("split", EVAL_SPLITS)
+def test_where_each_reference_stands_at_32(split: Split) -> None:
+    """The context mean at 0, the known latent at 1, the oracle above 0.99, the others between."""
+    values = {name: r2(name, split, 32) for name in REFERENCES}
+    assert abs(values["context_mean"]) < 1e-9
+    assert values["known_latent"] > 1 - 1e-9
+    assert values["oracle"] >= 0.99
+    assert 0.2 < values["nearest_neighbours"] < values["ridge"] < 0.8
+    assert 0.3 < values["fitted_network"] < 0.9
+
+
+@pytest.mark.parametrize(("name", "length"), [("ridge", 32), ("ridge", 8), ("nearest_neighbours", 32)])
+def test_against_scikit_learn(name: str, length: int) -> None:
+    teacher, episodes = batch("in_dist", length, 30)
+    predicted = predict_reference(REFERENCES[name], teacher, episodes, "in_dist")
+    for i in range(30):
+        estimator = Ridge(alpha=RIDGE_STRENGTH) if name == "ridge" else KNeighborsRegressor(NUM_NEIGHBOURS)
+        x, y = np.asarray(episodes.context_x[i], float), np.asarray(episodes.context_y[i], float)
+        expected = estimator.fit(x, y).predict(np.asarray(episodes.query_x[i], float)[None])[0]
+        np.testing.assert_allclose(predicted[i], expected, rtol=1e-6, atol=1e-6)
+
+
+def test_neighbours_of_a_short_context() -> None:
+    """With fewer pairs than neighbours, all of them."""
+    teacher, episodes = batch("in_dist", 3, 10)
+    predicted = predict_reference(REFERENCES["nearest_neighbours"], teacher, episodes, "in_dist")
+    np.testing.assert_allclose(predicted, np.mean(episodes.context_y, axis=1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("split", EVAL_SPLITS)
+def test_the_oracle_escapes_local_minima(split: Split) -> None:
+    """With seven pairs for six unknowns one start is not enough (R² ≈ 0.6); the restarts are."""
+    assert r2("oracle", split, 8, 300) > 0.99
+
+
+def test_the_oracle_finds_what_scipy_finds() -> None:
+    """Its latent fits the context as well as SciPy's least squares started at the truth, and is the truth."""
+    _, episodes = batch("ood", 16, 8)
+    theta, a = np.asarray(TEACHER.theta, float), np.asarray(TEACHER.a, float)
+    fitted = np.asarray(jax.jit(jax.vmap(lambda e: fit_latent(TEACHER, e)))(episodes))
+    for i in range(8):
+        x, y = np.asarray(episodes.context_x[i], float), np.asarray(episodes.context_y[i], float)
+
+        def residual(v: np.ndarray, x: np.ndarray = x, y: np.ndarray = y) -> np.ndarray:
+            u = x @ np.einsum("m,mhd->dh", v, theta)
+            return (u * (1 + erf(u / np.sqrt(2))) / 2) @ a - y
+
+        z = np.asarray(episodes.latent[i], float)
+        truth = z / np.linalg.norm(np.einsum("m,mhd->hd", z, theta), 2)
+        expected = least_squares(residual, truth).x
+        np.testing.assert_allclose(expected, truth, atol=1e-4)
+        np.testing.assert_allclose(fitted[i], expected, atol=1e-3)
+
+
+def test_a_longer_context_helps() -> None:
+    for name in ("nearest_neighbours", "ridge", "fitted_network"):
+        assert r2(name, "in_dist", 64) > r2(name, "in_dist", 16) + 0.05

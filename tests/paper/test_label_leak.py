@@ -1,0 +1,34 @@
+"""No prediction depends on the query's label: y_N is what the model is asked for (Section 2)."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from recombine.measure.predict import predict
+from recombine.measure.reference import REFERENCES, predict_reference
+from recombine.model.build import build_model
+from recombine.preset import preset_config
+from recombine.task.split import run_teacher, sample_split
+
+CONFIG = preset_config("smoke", "transformer")
+TEACHER = run_teacher(0, CONFIG.task.support, 4, 4)
+EPISODES = sample_split(0, "in_dist", TEACHER, CONFIG.task.support, 8, 16)[1]
+
+
+@pytest.mark.parametrize("kind", ["transformer", "hypertransformer"])
+@pytest.mark.parametrize("label", [1e6, np.nan])
+def test_models(kind, label: float) -> None:
+    model = build_model(preset_config("smoke", kind), key=jax.random.key(0))
+    changed = eqx.tree_at(lambda e: e.query_y, EPISODES, jnp.full_like(EPISODES.query_y, label))
+    np.testing.assert_array_equal(predict(model, EPISODES), predict(model, changed))
+    assert np.isfinite(predict(model, EPISODES)).all()
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_references(name: str) -> None:
+    changed = eqx.tree_at(lambda e: e.query_y, EPISODES, jnp.full_like(EPISODES.query_y, np.nan))
+    expected = predict_reference(REFERENCES[name], TEACHER, EPISODES, "in_dist")
+    np.testing.assert_array_equal(predict_reference(REFERENCES[name], TEACHER, changed, "in_dist"), expected)
+    assert np.isfinite(expected).all()

@@ -1,0 +1,140 @@
+"""Appendix C.3 (app:architecture): each whole model against a NumPy forward pass from its saved weights."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from recombine.config import Config
+from recombine.config_file import override
+from recombine.model.build import build_model
+from recombine.model.hypertransformer import Hypertransformer
+from recombine.model.weights import load_weights, save_weights
+from recombine.task.split import run_teacher, sample_split
+
+from . import numpy_models
+
+SMALL: dict[str, Any] = {"embed_dim": 12, "num_heads": 3, "num_layers": 2}
+VARIANTS: list[dict[str, Any]] = [
+    {},
+    {"num_layers": 1, "num_heads": 1},
+    {"num_layers": 3, "position_bias": "shared"},
+    {"position_bias": "none"},
+    {"causal": True},
+    {"scale_scores": False},
+    {"final_norm": False},
+]
+HYPER_VARIANTS: list[dict[str, Any]] = [*VARIANTS, {"base_weights": True}, {"latent_dim": 3, "hidden_dim": 5}]
+
+
+def setting(kind: str, variant: dict[str, Any]) -> tuple[Config, Any, Any]:
+    """A configuration, a model with every parameter away from its initial zeros and ones, and an episode."""
+    task = {"input_dim": 4, "hidden_dim": 5, "episode_length": 11}
+    config = override(Config(), {"model": {"kind": kind, **SMALL, **variant}, "task": task})
+    model = build_model(config, key=jax.random.key(1))
+    keys = iter(jax.random.split(jax.random.key(2), 1000))
+    model = jax.tree.map(lambda leaf: leaf + 0.3 * jax.random.normal(next(keys), leaf.shape), model)
+    teacher = run_teacher(0, config.task.support, 4, 5)
+    _, episodes = sample_split(0, "in_dist", teacher, config.task.support, 11, 1)
+    return config, model, jax.tree.map(lambda leaf: leaf[0], episodes)
+
+
+def options(config: Config) -> dict[str, Any]:
+    model = config.model
+    return {
+        "heads": model.num_heads,
+        "layers": model.num_layers,
+        "causal": model.causal,
+        "scaled": model.scale_scores,
+    }
+
+
+def arrays(episode: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return tuple(np.asarray(a, np.float64) for a in (episode.context_x, episode.context_y, episode.query_x))  # pyright: ignore
+
+
+def check_trace(output: Any, residual: list[np.ndarray], patterns: list[np.ndarray]) -> None:
+    np.testing.assert_allclose(output.trace.residual, np.array(residual), rtol=2e-5, atol=2e-5)
+    np.testing.assert_allclose(output.trace.attention, np.array(patterns), rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=repr)
+def test_transformer(tmp_path: Path, variant: dict[str, Any]) -> None:
+    config, model, episode = setting("transformer", variant)
+    save_weights(tmp_path / "model.safetensors", model)
+    output = model(episode.context_x, episode.context_y, episode.query_x)
+    weights = load_file(tmp_path / "model.safetensors")
+    y, residual, patterns = numpy_models.transformer(weights, *arrays(episode), **options(config))
+    np.testing.assert_allclose(output.y, y, rtol=2e-5, atol=2e-5)
+    check_trace(output, residual, patterns)
+    assert output.trace.latent is None
+
+
+@pytest.mark.parametrize("variant", HYPER_VARIANTS, ids=repr)
+def test_hypertransformer(tmp_path: Path, variant: dict[str, Any]) -> None:
+    config, model, episode = setting("hypertransformer", variant)
+    save_weights(tmp_path / "model.safetensors", model)
+    output = model(episode.context_x, episode.context_y, episode.query_x)
+    weights = load_file(tmp_path / "model.safetensors")
+    y, residual, patterns, z = numpy_models.hypertransformer(weights, *arrays(episode), **options(config))
+    np.testing.assert_allclose(output.y, y, rtol=5e-5, atol=5e-5)
+    np.testing.assert_allclose(output.trace.latent, z, rtol=2e-5, atol=2e-5)
+    check_trace(output, residual, patterns)
+
+
+@pytest.mark.parametrize("kind", ["transformer", "hypertransformer"])
+def test_weights_survive_the_file(tmp_path: Path, kind: str) -> None:
+    config, model, episode = setting(kind, {})
+    save_weights(tmp_path / "model.safetensors", model)
+    fresh = build_model(config, key=jax.random.key(9))
+    loaded = load_weights(tmp_path / "model.safetensors", fresh)
+    for a, b in zip(jax.tree.leaves(model), jax.tree.leaves(loaded), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert (
+        model(episode.context_x, episode.context_y, episode.query_x).y
+        == loaded(episode.context_x, episode.context_y, episode.query_x).y
+    )
+
+
+@pytest.mark.parametrize("kind", ["transformer", "hypertransformer"])
+def test_a_measure_can_stop_between_blocks_and_go_on(kind: str) -> None:
+    """embed → blocks → read_out by hand is the model; a changed stream changes the prediction."""
+    _, model, episode = setting(kind, {})
+    X = model.embed(episode.context_x, episode.context_y, episode.query_x)
+    X, _ = model.trunk.apply_block(0, X)
+    after, _ = model.trunk.apply_block(1, X)
+    y, _ = model.read_out(after, episode.query_x)
+    output = model(episode.context_x, episode.context_y, episode.query_x)
+    np.testing.assert_allclose(y, output.y, rtol=1e-6)
+    patched, _ = model.trunk.apply_block(1, X.at[-1].add(np.linspace(-1, 1, X.shape[1])))
+    assert abs(model.read_out(patched, episode.query_x)[0] - output.y) > 1e-3
+
+
+def test_the_latent_does_not_see_the_query() -> None:
+    """Only the generated layer does: the bottleneck separates inference from execution."""
+    _, model, episode = setting("hypertransformer", {})
+    assert isinstance(model, Hypertransformer)
+    here = model(episode.context_x, episode.context_y, episode.query_x)
+    there = model(episode.context_x, episode.context_y, episode.query_x + 1)
+    np.testing.assert_array_equal(here.trace.latent, there.trace.latent)
+    np.testing.assert_array_equal(here.trace.residual, there.trace.residual)
+    assert here.y != there.y
+    assert model.execute(here.trace.latent, episode.query_x) == here.y  # pyright: ignore
+
+
+def test_the_generated_layer_starts_at_unit_scale() -> None:
+    """W(ẑ) x has unit variance at initialisation, at the paper's sizes, and init_scale multiplies it."""
+    for scale in (1.0, 3.0):
+        config = override(Config(), {"model": {"kind": "hypertransformer", "init_scale": scale}})
+        spread = []
+        for seed in range(6):
+            model = build_model(config, key=jax.random.key(seed))
+            teacher = run_teacher(seed, config.task.support, 16, 16)
+            _, episodes = sample_split(seed, "in_dist", teacher, config.task.support, 32, 50)
+            z = jax.vmap(model)(episodes.context_x, episodes.context_y, episodes.query_x).trace.latent
+            assert isinstance(model, Hypertransformer)
+            spread.append(np.var(np.einsum("em,mhd,ed->eh", z, model.theta, episodes.query_x)))
+        assert 0.8 < np.sqrt(np.mean(spread)) / scale < 1.25

@@ -1,0 +1,54 @@
+import jax
+import numpy as np
+import pytest
+
+from recombine.task.episode import sample_episodes
+from recombine.task.split import EVAL_SPLITS, Split, mask_array, run_teacher, sample_split
+from recombine.task.support import paper_support
+
+SUPPORT = paper_support("connected+")
+TEACHER = run_teacher(0, SUPPORT, 5, 7)
+
+
+def leaves(tree: object) -> list[np.ndarray]:
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+
+
+def test_a_shorter_batch_is_the_start_of_a_longer_one() -> None:
+    masks = mask_array(SUPPORT, "in_dist")
+    long = sample_episodes(jax.random.key(1), TEACHER, masks, 6, 20)
+    short = sample_episodes(jax.random.key(1), TEACHER, masks, 6, 8)
+    for a, b in zip(leaves(long), leaves(short), strict=True):
+        np.testing.assert_array_equal(a[:8], b)
+
+
+@pytest.mark.parametrize("split", EVAL_SPLITS)
+def test_latents_belong_to_the_masks_of_the_split(split: Split) -> None:
+    _, episodes = sample_split(0, split, TEACHER, SUPPORT, 4, 300)
+    masks = np.asarray(SUPPORT.masks_of(split))
+    active = np.asarray(episodes.latent) > 0
+    np.testing.assert_array_equal(active, masks[np.asarray(episodes.mask_index)] == 1)
+    assert set(np.asarray(episodes.mask_index)) == set(range(len(masks)))
+
+
+def test_splits_share_no_input() -> None:
+    batches = [
+        np.asarray(sample_split(0, split, TEACHER, SUPPORT, 4, 200)[1].query_x) for split in ("train", *EVAL_SPLITS)
+    ]
+    rows = np.concatenate(batches)
+    assert len(np.unique(rows, axis=0)) == len(rows)
+
+
+def test_steps_and_seeds_share_no_input() -> None:
+    batches = [
+        np.asarray(sample_split(seed, "train", TEACHER, SUPPORT, 4, 50, step=step)[1].query_x)
+        for seed in (0, 1)
+        for step in (0, 1, 2)
+    ]
+    rows = np.concatenate(batches)
+    assert len(np.unique(rows, axis=0)) == len(rows)
+
+
+def test_evaluation_episodes_are_the_same_every_time() -> None:
+    for a, b in zip(*(leaves(sample_split(3, "ood", TEACHER, SUPPORT, 4, 10)) for _ in range(2)), strict=True):
+        np.testing.assert_array_equal(a, b)

@@ -1,0 +1,142 @@
+"""The command line as a user meets it: one line on stderr for a mistake, exit 2, nothing written."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from recombine.cli import main
+
+BAD = [
+    ["task", "show", "--support", "conected"],
+    ["task", "show", "--support", ""],
+    ["task", "show", "--support", "110,011,110"],
+    ["task", "show", "--support", "110,01"],
+    ["task", "show", "--support", "110,012"],
+    ["task", "show", "--support", "110,000"],
+    ["task", "show", "--support", "110,100"],
+    ["task", "show", "--support", "110,011", "--held-out", "110"],
+    ["task", "show", "--figure", "a.gif"],
+    ["task", "show", "--figure", "missing/a.png"],
+    ["task", "design", "--size", "0"],
+    ["task", "design", "--size", "3", "--modules", "0"],
+    ["task", "design", "--size", "3", "--modules", "9223372036854775808"],
+    ["task", "design", "--size", "5", "--k", "7"],
+    ["task", "design", "--size", "5", "--seed", "-1"],
+    ["task", "sample", "--out", "a.npz", "--episodes", "0"],
+    ["task", "sample", "--out", "a.npz", "--episodes", "nan"],
+    ["task", "sample", "--out", "a.npz", "--episodes", "9223372036854775808"],
+    ["task", "sample", "--out", "a.npz", "--episodes", "2000000000"],
+    ["task", "sample", "--out", "a.npz", "--length", "1"],
+    ["task", "sample", "--out", "a.npz", "--length", "1e308"],
+    ["task", "sample", "--out", "a.npz", "--input-dim", "-4"],
+    ["task", "sample", "--out", "a.npz", "--seed", "4294967296"],
+    ["task", "sample", "--out", "a.npz", "--split", "test"],
+    ["task", "sample", "--out", "a.npz", "--support", "2-hot", "--split", "ood"],
+    ["task", "sample", "--out", "a.txt"],
+    ["task", "sample", "--out", "missing/a.npz"],
+    ["task", "sample", "--out", "directory.npz"],
+    ["task", "sample", "--out", "config.toml/a.npz"],
+    ["task", "sample"],
+    ["task"],
+    ["task", "smaple"],
+    ["construct", "--modules", "0"],
+    ["construct", "--trials", "65536"],
+    ["construct", "--trials", "1000000000"],
+    ["reproduce", "--preset", "smal"],
+    ["reproduce", "--seed", "-1"],
+    ["reproduce", "--config", "missing.toml"],
+    ["reproduce", "--config", "directory.npz"],
+    ["reproduce", "--config", "config.toml"],
+    ["reproduce", "--config", "broken.toml"],
+    ["reproduce", "--config", "kind.toml"],
+    ["--nonsense"],
+    [],
+]
+
+
+@pytest.mark.parametrize("arguments", BAD, ids=" ".join)
+def test_mistakes_get_one_line(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "directory.npz").mkdir()
+    (tmp_path / "config.toml").write_text("[model]\nnum_heads = 3\n")
+    (tmp_path / "broken.toml").write_text("[model")
+    (tmp_path / "kind.toml").write_text('[model]\nkind = "transformer"\n')
+    before = sorted(tmp_path.rglob("*"))
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("recombine: ")
+    assert captured.err.count("\n") == 1
+    assert len(captured.err) > 20
+    assert not re.search("[│╭╰]", captured.err)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["task", "--help"], ["task", "sample", "-h"], ["reproduce", "-h"]])
+def test_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as leaving:
+        main(arguments)
+    assert not leaving.value.code
+    captured = capsys.readouterr()
+    assert "usage: recombine" in captured.out
+    assert captured.err == ""
+
+
+def test_version_as_a_module_and_as_a_script() -> None:
+    script = Path(sys.executable).with_name("recombine")
+    for command in ([sys.executable, "-m", "recombine"], [str(script)]):
+        result = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
+        assert re.fullmatch(r"recombine \d+\.\d+\.\d+\n", result.stdout)
+
+
+def test_a_design_feeds_a_support(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["task", "design", "--size", "7", "--modules", "6", "--disconnected", "--json"]) == 0
+    text = capsys.readouterr().out
+    path = tmp_path / "mine.json"
+    path.write_text(text)
+    assert main(["task", "show", "--support", str(path), "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again == json.loads(text)
+    assert not again["connected"]
+    assert main(["task", "sample", "--support", str(path), "--split", "ood", "--episodes", "3", "--length", "4",
+                 "--out", str(tmp_path / "a.npz")]) == 0  # fmt: skip
+    with np.load(tmp_path / "a.npz") as data:
+        assert data["masks"].tolist() == again["held_out"]
+
+
+def test_the_table_and_the_drawing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["task", "show", "--support", "disconnected", "--figure", str(tmp_path / "a.svg")]) == 0
+    text = capsys.readouterr().out
+    assert "disconnected: 2 components" in text
+    assert text.count("trained") == 6
+    assert text.count("held out") == 9
+    assert (tmp_path / "a.svg").exists()
+
+
+def test_reproduce_scores_models_and_references(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text("[optimizer]\nnum_steps = 21\n[measure]\nepisodes = 32\n")
+    assert main(["reproduce", "--preset", "smoke", "--config", str(config), "--json"]) == 0
+    captured = capsys.readouterr()
+    result = json.loads(captured.out)
+    assert set(result["models"]) == {"transformer", "hypertransformer"}
+    assert set(result["references"]) >= {"ridge", "oracle", "known_latent"}
+    for row in (result["models"] | result["references"]).values():
+        assert set(row) == {"in_dist", "ood", "control"}
+        assert all(np.isfinite(value) for value in row.values())
+    assert "21/21 steps" in captured.err
+    assert "ETA" in captured.err
+
+
+def test_a_reader_that_leaves_is_no_error() -> None:
+    command = f"{sys.executable} -m recombine task show --support 2-hot:40 --json | head -n 1; echo ${{PIPESTATUS[0]}}"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines() == ["{", "0"]
+    assert result.stderr == ""

@@ -1,0 +1,52 @@
+from pathlib import Path
+
+import pytest
+
+from recombine.errors import InputError
+from recombine.files import check_output, replacing
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("a.txt", "must end in .npz"),
+        ("missing/a.npz", "no directory"),
+        ("directory.npz", "is a directory"),
+        ("x" * 300 + ".npz", "not a usable file name"),
+        ("nul\0.npz", "not a usable file name"),
+        ("file.npz/a.npz", "no directory"),
+    ],
+)
+def test_refuses_what_cannot_be_written(tmp_path: Path, name: str, complaint: str) -> None:
+    (tmp_path / "directory.npz").mkdir()
+    (tmp_path / "file.npz").write_text("")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(InputError, match=complaint):
+        check_output("out", tmp_path / name, (".npz",))
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("name", ["a.npz", "ünï 模.npz", "x" * 251 + ".npz"])
+def test_accepts_what_can(tmp_path: Path, name: str) -> None:
+    check_output("out", tmp_path / name, (".npz",))
+    with replacing("out", tmp_path / name) as temporary:
+        temporary.write_text("whole")
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    path.write_text("old")
+    with pytest.raises(RuntimeError), replacing("out", path) as temporary:
+        temporary.write_text("half of the n")
+        raise RuntimeError
+    assert [p.name for p in tmp_path.iterdir()] == ["a.npz"]
+    assert path.read_text() == "old"
+
+
+def test_success_replaces_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    path.write_text("old")
+    with replacing("out", path) as temporary:
+        temporary.write_text("new")
+    assert path.read_text() == "new"
