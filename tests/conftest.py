@@ -1,11 +1,19 @@
 """Shapes and types are checked at run time in the tests, and only there."""
 
+import os
+from pathlib import Path
+
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
 # The rooms of arrays. The configuration checks its own values, and its tests give it wrong ones.
 rooms = [f"recombine.{room}" for room in ("task", "model", "train", "measure", "experiment")]
 install_import_hook(rooms, "beartype.beartype")
+
+# Most of the tests' time is compiling. What was compiled once, by any worker or subprocess, is not compiled again.
+cache = Path(__file__).parents[1] / ".pytest_cache" / "compiled"
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
 # Compiling takes its time on a busy machine; no test is about how long it takes. And the same examples every time.
 settings.register_profile("recombine", deadline=None, derandomize=True)

@@ -1,4 +1,4 @@
-"""The checks that configuration fields go through: each names the field, the value and what would be right."""
+"""The checks that fields go through: each names the field, the value and what would be right."""
 
 from typing import Any
 

@@ -1,4 +1,6 @@
-"""The command line: parse, call, print. Results go to stdout; progress and errors to stderr.
+"""The command line: parse, call, print.
+
+Results go to stdout; progress and errors to stderr.
 
 JAX takes seconds to import, so nothing here imports it before the arguments have been found good.
 """
@@ -157,7 +159,7 @@ class Construct:
         numbers = self.trials * 2 * self.modules * width * self.hidden_dim
         if numbers > MOST_NUMBERS:
             raise InputError("trials", self.trials, f"{numbers:,} weights at these sizes; at most {MOST_NUMBERS:,}")
-        from recombine.measure.construction import construction_error
+        from recombine.measure.construction_error import construction_error
 
         sizes = (self.modules, self.input_dim, self.hidden_dim, self.output_dim)
         errors = {dtype: construction_error(self.seed, *sizes, self.trials, dtype) for dtype in ("float32", "float64")}

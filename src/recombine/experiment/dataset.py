@@ -1,4 +1,4 @@
-"""Episodes as a file of plain arrays, for anyone to check or to use without Recombine."""
+"""Episodes as a file of plain arrays, for use without Recombine."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""One run: train a model, and measure it at the end; and the references on the same episodes."""
+"""One run: train a model and measure it; and the references on the same episodes."""
 
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""The references every score is read against: `reference(teacher, episode) -> y`, for one episode.
+"""The references every score is read against: `reference(teacher, episode) -> y`.
 
 A model's R² means something only between them. Most of a task is linear, so ridge on the context alone is a strong
 baseline; the oracle knows the teacher and has to infer only the latent.

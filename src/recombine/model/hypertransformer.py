@@ -1,4 +1,4 @@
-"""The hypertransformer: infers a latent from the context, and executes the task it stands for on the query.
+"""The hypertransformer: infers a latent from the context, and executes it on the query.
 
 Paper: Appendix C.3.2, "Transformer Hypernetwork".
 """

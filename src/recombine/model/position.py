@@ -1,4 +1,4 @@
-"""T5's relative position bias: a learned number per head for each distance between two tokens.
+"""T5's relative position bias: a learned number for each distance between two tokens.
 
 Paper: Appendix C.3, "T5-style relative positional embeddings"; Raffel et al. 2020, Section 2.1.
 """

@@ -1,4 +1,4 @@
-"""A model's parameters as named arrays, and in a safetensors file that any tool can read."""
+"""A model's parameters as named arrays, and in a safetensors file."""
 
 from pathlib import Path
 from typing import TypeVar

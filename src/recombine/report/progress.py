@@ -1,4 +1,4 @@
-"""Progress of long work: a live bar with a rate and an ETA on a terminal, plain lines elsewhere. On stderr."""
+"""Progress of long work: a live bar on a terminal, plain lines elsewhere."""
 
 import time
 from types import TracebackType

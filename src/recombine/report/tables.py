@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -36,7 +37,9 @@ def print_scores(
     title: str, models: Mapping[str, Mapping[str, float]], references: Mapping[str, Mapping[str, float]]
 ) -> None:
     """R² of models and references, a row each, a column per split."""
-    table = Table(title=title, title_justify="left", title_style="bold", pad_edge=False)
+    console = Console()
+    console.print(title, highlight=False)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
     splits = list(next(iter(models.values())))
     table.add_column("R²")
     for split in splits:
@@ -46,4 +49,4 @@ def print_scores(
             label = name if group is models else Text(name, "dim")
             table.add_row(label, *(f"{scores[split]:.3f}" for split in splits))
         table.add_section()
-    Console().print(table)
+    console.print(table)

@@ -1,4 +1,4 @@
-"""A designer of supports: random ones of a given size, number of active modules and connectivity."""
+"""A designer of supports: random ones, of a given size and connectivity."""
 
 from math import ceil, comb
 from random import Random

@@ -1,4 +1,4 @@
-"""The training loop: yields snapshots, and leaves measuring and storing to who asked for them."""
+"""The training loop: yields snapshots, and leaves measuring and storing to the caller."""
 
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -1,4 +1,7 @@
-"""AdamW with cosine annealing, after clipping by the global norm. Paper: Tables 2 and 3."""
+"""AdamW with cosine annealing, after clipping by the global norm.
+
+Paper: Tables 2 and 3.
+"""
 
 import jax
 import optax

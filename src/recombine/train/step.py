@@ -37,7 +37,8 @@ def config_teacher(config: Config) -> Teacher:
 
 
 def init_state(config: Config) -> State:
-    model = build_model(config, key=stream_key(config.seed, Stream.init))
+    # Compiled as a whole: drawing the arrays one by one compiles each of them.
+    model = eqx.filter_jit(build_model)(config, key=stream_key(config.seed, Stream.init))
     return State(model, make_optimizer(config.optimizer).init(eqx.filter(model, eqx.is_inexact_array)))
 
 

@@ -1,0 +1,76 @@
+"""The README is true: its Python runs, its commands parse, its tree is the tree, its links lead somewhere."""
+
+import ast
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from recombine.cli import _parse
+from recombine.config_file import override
+from recombine.preset import preset_config
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+
+
+def tree() -> list[str]:
+    """One line per room and file, with the first line of its docstring."""
+
+    def line(path: Path, indent: int, name: str) -> str:
+        docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        return f"{' ' * indent}{name}".ljust(29) + docstring.splitlines()[0].removesuffix(".")
+
+    lines = []
+    for path in (ROOT / "src" / "recombine").iterdir():
+        if path.suffix == ".py" and path.name != "__init__.py":
+            lines.append(line(path, 2, path.name))
+        elif path.is_dir() and path.name != "__pycache__":
+            lines.append(line(path / "__init__.py", 2, f"{path.name}/"))
+            lines += [line(file, 4, file.name) for file in path.glob("*.py") if file.name != "__init__.py"]
+    return lines
+
+
+def test_the_tree() -> None:
+    printed = next(block for block in blocks("") if block.startswith("src/recombine/")).splitlines()
+    expected = tree()
+    assert sorted(printed[1:-2]) == sorted(expected)
+    assert max(map(len, printed)) <= 120
+
+
+def test_the_python_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = blocks("python")
+    exec(compile(code, "README.md", "exec"), {})
+    assert re.search(r"latents \(1000, 8\) R² untrained -?\d", capsys.readouterr().out)
+
+
+def test_the_commands_parse() -> None:
+    commands = [shlex.split(line, comments=True) for block in blocks("sh") for line in block.splitlines()]
+    ours = [words[1:] for words in commands if words[0] == "recombine"]
+    assert len(ours) >= 6
+    for arguments in ours:
+        _parse(arguments)
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    made = [words[1] for words in commands if words[0] == "make"]
+    assert made == ["reproduce", "test"]
+    assert set(made) <= set(targets)
+
+
+def test_the_configuration_is_valid() -> None:
+    (text,) = blocks("toml")
+    for kind in ("transformer", "hypertransformer"):
+        config = override(preset_config("quick", kind), tomllib.loads(text))
+        assert config.task.support.name == "disconnected"
+
+
+def test_the_links_lead_somewhere() -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", README)
+    assert len(links) > 4
+    for link in links:
+        assert (ROOT / link).exists(), link
