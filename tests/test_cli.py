@@ -54,6 +54,11 @@ BAD = [
     ["reproduce", "--config", "config.toml"],
     ["reproduce", "--config", "broken.toml"],
     ["reproduce", "--config", "kind.toml"],
+    ["reproduce", "--config", "own.toml"],
+    ["reproduce", "--config", "shared.toml"],
+    ["task", "show", "--held-out", ""],
+    ["task", "show", "--support", "2-hot:99999999999999999999"],
+    ["task", "show", "--support", "directory.npz"],
     ["--nonsense"],
     [],
 ]
@@ -68,6 +73,8 @@ def test_mistakes_get_one_line(
     (tmp_path / "config.toml").write_text("[model]\nnum_heads = 3\n")
     (tmp_path / "broken.toml").write_text("[model")
     (tmp_path / "kind.toml").write_text('[model]\nkind = "transformer"\n')
+    (tmp_path / "own.toml").write_text("transformer = 3\n")
+    (tmp_path / "shared.toml").write_text("[transformer.task]\nepisode_length = 4\n")
     before = sorted(tmp_path.rglob("*"))
     assert main(arguments) == 2
     captured = capsys.readouterr()
@@ -122,15 +129,22 @@ def test_the_table_and_the_drawing(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_reproduce_scores_models_and_references(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
-    config.write_text("[optimizer]\nnum_steps = 21\n[measure]\nepisodes = 32\n")
-    assert main(["reproduce", "--preset", "smoke", "--config", str(config), "--json"]) == 0
+    config.write_text(
+        "seed = 9\n[optimizer]\nnum_steps = 21\n[measure]\nepisodes = 32\n[hypertransformer.model]\nlatent_dim = 3\n"
+    )
+    assert main(["reproduce", "--preset", "smoke", "--config", str(config), "--seed", "4", "--json"]) == 0
     captured = capsys.readouterr()
     result = json.loads(captured.out)
     assert set(result["models"]) == {"transformer", "hypertransformer"}
     assert set(result["references"]) >= {"ridge", "oracle", "known_latent"}
     for row in (result["models"] | result["references"]).values():
         assert set(row) == {"in_dist", "ood", "control"}
-        assert all(np.isfinite(value) for value in row.values())
+        for scores in row.values():
+            assert set(scores) == {"r2", "nmse", "r2_variance", "mse"}
+            assert all(np.isfinite(value) for value in scores.values())
+    for config in result["configs"].values():
+        assert (config["optimizer"]["num_steps"], config["seed"]) == (21, 4)
+    assert result["configs"]["hypertransformer"]["model"]["latent_dim"] == 3
     assert "21/21 steps" in captured.err
     assert "ETA" in captured.err
 

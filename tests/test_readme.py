@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from recombine.cli import _parse
-from recombine.config_file import override
-from recombine.preset import preset_config
+from recombine.preset import reproduce_configs
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -64,9 +63,9 @@ def test_the_commands_parse() -> None:
 
 def test_the_configuration_is_valid() -> None:
     (text,) = blocks("toml")
-    for kind in ("transformer", "hypertransformer"):
-        config = override(preset_config("quick", kind), tomllib.loads(text))
-        assert config.task.support.name == "disconnected"
+    configs = reproduce_configs("quick", tomllib.loads(text), seed=None)
+    assert all(config.task.support.name == "disconnected" for config in configs.values())
+    assert configs["hypertransformer"].model.latent_dim == 8  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_the_links_lead_somewhere() -> None:

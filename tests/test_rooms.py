@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "train": BASE | {"task", "model", "config"},
     "measure": BASE | {"task", "model", "config"},
     "experiment": BASE | {"task", "model", "config", "train", "measure"},
-    "report": BASE | {"task", "config", "experiment"},
+    "report": BASE | {"task", "config", "measure", "experiment"},
     "cli": BASE | {"task", "config", "config_file", "preset", "measure", "experiment", "report"},
     "__main__": {"cli"},
     "__init__": set(),

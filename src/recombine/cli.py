@@ -31,9 +31,9 @@ MOST_NUMBERS = 250_000_000  # a gigabyte of float32
 class Show:
     """Show a support: its masks, the held-out ones, and whether it is connected."""
 
-    support: str = paper.DEFAULT_SUPPORT
+    support: Annotated[str, tyro.conf.arg(metavar="SUPPORT")] = paper.DEFAULT_SUPPORT
     """connected, disconnected, connected+, K-hot, K-hot:M, masks such as 110,011, or a file of masks."""
-    held_out: str | None = None
+    held_out: Annotated[str | None, tyro.conf.arg(metavar="MASKS")] = None
     """Masks to hold out, instead of all others with as many active modules."""
     figure: Path | None = None
     """Draw the graph of the modules to this PNG or SVG file."""
@@ -49,6 +49,7 @@ class Show:
             from recombine.report.drawing import draw_support, save_figure
 
             save_figure(draw_support(support), self.figure)
+            _note(f"drawn to {self.figure}")
         if self.json:
             _print_json(support.as_dict())
         else:
@@ -68,6 +69,7 @@ class Design:
     disconnected: bool = False
     """Two or more groups of modules that no mask ties together."""
     seed: int = 0
+    """Draws the masks."""
     json: bool = False
     """Print JSON, which --support reads back from a file."""
 
@@ -90,19 +92,24 @@ class Sample:
 
     out: Path
     """The .npz file to write."""
-    support: str = paper.DEFAULT_SUPPORT
+    support: Annotated[str, tyro.conf.arg(metavar="SUPPORT")] = paper.DEFAULT_SUPPORT
     """connected, disconnected, connected+, K-hot, K-hot:M, masks such as 110,011, or a file of masks."""
-    held_out: str | None = None
+    held_out: Annotated[str | None, tyro.conf.arg(metavar="MASKS")] = None
     """Masks to hold out, instead of all others with as many active modules."""
     split: Literal["train", "in_dist", "ood", "control"] = "in_dist"
+    """ood: tasks of held-out masks; control: each episode from a teacher of its own."""
     control: Literal["teacher", "modules"] = "teacher"
     """What the control draws afresh for each episode: the whole teacher, or its modules alone."""
     episodes: int = 1000
+    """How many."""
     length: int = 32
     """N: the context pairs and the query."""
     input_dim: int = paper.INPUT_DIM
+    """d: numbers in an input x."""
     hidden_dim: int = paper.HIDDEN_DIM
+    """h: the teacher's hidden units."""
     seed: int = 0
+    """Draws the teacher and the episodes."""
 
     def run(self) -> None:
         from recombine.config import TaskConfig
@@ -141,13 +148,19 @@ class Construct:
     """Appendix A: build a hypernetwork as a linear transformer, and report its error."""
 
     modules: int = paper.NUM_MODULES
+    """M."""
     input_dim: int = paper.INPUT_DIM
+    """d."""
     hidden_dim: int = paper.HIDDEN_DIM
+    """h."""
     output_dim: int = 1
+    """o."""
     trials: int = 1000
     """How many random hypernetworks, each with an input and a latent of its own."""
     seed: int = 0
+    """Draws them."""
     json: bool = False
+    """Print JSON."""
 
     def run(self) -> None:
         for name in ("modules", "input_dim", "hidden_dim", "output_dim"):
@@ -186,43 +199,51 @@ class Reproduce:
     """Train the paper's two models and score them in and out of distribution, beside the references."""
 
     preset: Literal["smoke", "quick", "paper"] = "quick"
-    """paper: the paper's settings, hours. quick: smaller tasks and models, minutes. smoke: seconds."""
+    """paper: the paper's settings, hours. quick: smaller tasks and models, minutes. smoke: to see that it runs."""
     config: Path | None = None
-    """A TOML file of changes to the preset, for both models."""
-    seed: int = 0
+    """A TOML file of changes to the preset."""
+    seed: int | None = None
+    """Draws the teacher, the initial parameters and the data; the configuration's (0) where it is not given."""
     json: bool = False
+    """Print JSON, with the configurations and every score."""
 
     def run(self) -> None:
-        from recombine.config import MODEL_CONFIGS
-        from recombine.config_file import override, read_toml
-        from recombine.preset import preset_config
+        from recombine.config_file import config_as_dict, read_toml
+        from recombine.preset import reproduce_configs
 
-        changes = {"seed": self.seed, **(read_toml(self.config) if self.config else {})}
-        if isinstance(model := changes.get("model"), dict) and "kind" in model:
-            raise InputError("model.kind", model["kind"], "reproduce trains both models; leave it out")
-        configs = {kind: override(preset_config(self.preset, kind), changes) for kind in MODEL_CONFIGS}
+        configs = reproduce_configs(self.preset, read_toml(self.config) if self.config else {}, self.seed)
+        task = configs["transformer"].task
+        if not task.support.held_out:
+            _note(f"support {task.support.name} holds nothing out: there will be no ood score")
         from recombine.experiment.run import reference_scores, run
         from recombine.report.progress import ProgressDisplay
         from recombine.report.tables import print_scores
 
-        models: dict[str, dict[str, float]] = {}
+        models = {}
         for kind, config in configs.items():
             with ProgressDisplay(kind, config.optimizer.num_steps) as display:
                 for progress in run(config):
                     display.update(progress.step, f"loss {progress.loss:.4f}")
                     if progress.scores:
-                        models[kind] = {split: score.r2 for split, score in progress.scores.items()}
-        config = configs["transformer"]  # the tasks are the same for both
-        sys.stderr.write("scoring the references\n")
-        scores = reference_scores(config)
-        references = {name: {split: s.r2 for split, s in row.items()} for name, row in scores.items()}
-        task = config.task
+                        models[kind] = progress.scores
+        _note("scoring the references")
+        references = reference_scores(configs["transformer"])  # the tasks are the same for both models
         if self.json:
-            _print_json({"preset": self.preset, "seed": config.seed, "models": models, "references": references})
+            _print_json(
+                {
+                    "preset": self.preset,
+                    "configs": {kind: config_as_dict(config) for kind, config in configs.items()},
+                    "models": {name: {split: s._asdict() for split, s in row.items()} for name, row in models.items()},
+                    "references": {
+                        name: {split: s._asdict() for split, s in row.items()} for name, row in references.items()
+                    },
+                }
+            )
             return
+        steps = " and ".join(sorted({f"{config.optimizer.num_steps:,}" for config in configs.values()}))
         title = (
-            f"Trained on {task.support.name} for {config.optimizer.num_steps:,} steps "
-            f"(N = {task.episode_length}, d = {task.input_dim}, h = {task.hidden_dim}, seed {config.seed})"
+            f"Trained on {task.support.name} for {steps} steps (N = {task.episode_length}, d = {task.input_dim}, "
+            f"h = {task.hidden_dim}, seed {configs['transformer'].seed})"
         )
         print_scores(title, models, references)
 
@@ -256,7 +277,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (OSError, MemoryError, ArithmeticError) as error:
-        _complain(f"{type(error).__name__}: {error}")
+        _complain(str(error) or type(error).__name__)
+        return 1
+    except RuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):  # JAX's word for no memory left; anything else is a defect of ours
+            raise
+        _complain(f"out of memory: smaller sizes are needed ({str(error).splitlines()[0]})")
         return 1
     return 0
 
@@ -264,7 +290,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parse(arguments: list[str]) -> Reproduce | Task | Construct:
     """The command that the arguments name, or an InputError in one line."""
     markers = (tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
-    description = "Can an in-context learner recombine what it knows?"
+    description = "Can an in-context learner recombine what it knows? (--version prints the version.)"
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
@@ -277,9 +303,17 @@ def _parse(arguments: list[str]) -> Reproduce | Task | Construct:
 
 def _one_line(box: str) -> str:
     """tyro's framed complaint as one line, without the frame and the pointer to the help."""
+    box = re.sub(
+        r"Error parsing (\S+): invalid literal for int\(\) with base 10: (.*?)\s*│", r"\1 = \2: an integer │", box
+    )
     lines = [re.sub(r"^[│╭╰]\s?|\s*[│╮╯]$", "", line).strip() for line in box.splitlines()[1:-1]]
     parts = [" ".join(part.split()) for part in re.split(r"─{3,}", " ".join(lines))]
-    return "; ".join(part for part in parts if part and not part.startswith("For full helptext"))
+    said = [part for part in parts if part and not part.startswith(("For full helptext", "Argument helptext"))]
+    return f"{'; '.join(said)} (see recombine --help)"
+
+
+def _note(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
 
 
 def _print(text: str) -> None:

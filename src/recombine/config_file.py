@@ -45,7 +45,11 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError("config", str(path), f"cannot be read as text ({error})") from error
+        raise InputError(
+            "config",
+            str(path),
+            f"cannot be read ({error.strerror if isinstance(error, OSError) else 'not UTF-8 text'})",
+        ) from error
     except tomllib.TOMLDecodeError as error:
         raise InputError("config", str(path), f"is not valid TOML ({error})") from error
 

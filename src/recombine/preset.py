@@ -1,5 +1,7 @@
 """Presets: the paper's settings, and smaller ones."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 from recombine import paper
@@ -45,3 +47,20 @@ def _changes(preset: Preset, kind: ModelKind) -> dict[str, Any]:
             }
         case _:
             raise InputError("preset", preset, f"one of {', '.join(get_args(Preset))}")
+
+
+def reproduce_configs(preset: Preset, changes: Mapping[str, Any], seed: int | None) -> dict[ModelKind, Config]:
+    """Both models' configurations: the preset, then the changes to both, then those under a model's own name."""
+    shared = {name: value for name, value in changes.items() if name not in MODEL_CONFIGS}
+    if isinstance(model := shared.get("model"), Mapping) and "kind" in model:
+        raise InputError("model.kind", model["kind"], "both models are trained; leave it out")
+    configs: dict[ModelKind, Config] = {}
+    for kind in MODEL_CONFIGS:
+        own = changes.get(kind, {})
+        if not isinstance(own, Mapping):
+            raise InputError(kind, own, f"a table of changes to the {kind} alone, such as [{kind}.model]")
+        if only := sorted(own.keys() - {"model", "optimizer"}):
+            raise InputError(f"{kind}.{only[0]}", own[only[0]], "both models share it; only model and optimizer differ")
+        config = override(override(preset_config(preset, kind), shared), own)
+        configs[kind] = config if seed is None else replace(config, seed=seed)
+    return configs

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from recombine.config import Config, HypertransformerConfig
+from recombine.errors import InputError
 from recombine.model.linear import Linear
 from recombine.model.trunk import Trunk, TrunkModel
 
@@ -29,7 +30,8 @@ class Hypertransformer(TrunkModel):
 
     def __init__(self, config: Config, *, key: Key[Array, ""]):
         model, input_dim = config.model, config.task.input_dim
-        assert isinstance(model, HypertransformerConfig)
+        if not isinstance(model, HypertransformerConfig):
+            raise InputError("model.kind", model.kind, "Hypertransformer is built from a HypertransformerConfig")
         trunk_key, latent_key, theta_key, base_key, readout_key = jax.random.split(key, 5)
         self.trunk = Trunk(model, input_dim, key=trunk_key)
         self.latent = Linear(model.embed_dim, model.latent_dim, key=latent_key)

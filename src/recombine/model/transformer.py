@@ -7,6 +7,7 @@ import jax
 from jaxtyping import Array, Float, Key
 
 from recombine.config import Config, TransformerConfig
+from recombine.errors import InputError
 from recombine.model.linear import Linear
 from recombine.model.trunk import Trunk, TrunkModel
 
@@ -18,7 +19,8 @@ class Transformer(TrunkModel):
     readout: Linear
 
     def __init__(self, config: Config, *, key: Key[Array, ""]):
-        assert isinstance(config.model, TransformerConfig)
+        if not isinstance(config.model, TransformerConfig):
+            raise InputError("model.kind", config.model.kind, "Transformer is built from a TransformerConfig")
         trunk_key, readout_key = jax.random.split(key)
         self.trunk = Trunk(config.model, config.task.input_dim, key=trunk_key)
         self.readout = Linear(config.model.embed_dim, 1, key=readout_key)

@@ -23,13 +23,14 @@ BLUE, ORANGE, INK, PAPER = (
 )  # Okabe and Ito: safe for colour-blind eyes
 FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, DejaVu Sans, sans-serif"
 SIZE = 300
-MOST_ROWS = 30
+MOST_ROWS = 24
 
 
 def draw_support(support: Support) -> alt.HConcatChart:
     """The module graph (a line joins two modules that a mask combines) beside the list of masks."""
     state = "connected" if support.connected else f"{len(support.components)} components"
-    subtitle = f"{len(support.masks)} masks trained on, {len(support.held_out)} held out · {state}"
+    count = len(support.masks)
+    subtitle = f"{count} mask{'s' if count > 1 else ''} trained on, {len(support.held_out)} held out · {state}"
     chart = alt.hconcat(_graph(support), _list(support), spacing=36)
     return (
         chart.properties(
@@ -56,8 +57,8 @@ def _edges(masks: tuple[Mask, ...]) -> set[tuple[int, int]]:
     return {pair for mask in masks for pair in combinations(active_modules(mask), 2)}
 
 
-def _scale() -> alt.Scale:
-    return alt.Scale(domain=[TRAINED, HELD_OUT], range=[BLUE, ORANGE])
+def _scale(kinds: list[str]) -> alt.Scale:
+    return alt.Scale(domain=kinds, range=[BLUE, ORANGE][: len(kinds)])
 
 
 def _graph(support: Support) -> Any:
@@ -73,8 +74,9 @@ def _graph(support: Support) -> Any:
     nodes = [{"x": x, "y": y, "module": f"θ{_subscript(m)}"} for m, (x, y) in at.items()]
     x = alt.X("x:Q", axis=None, scale=alt.Scale(domain=[-1.2, 1.2]))
     y = alt.Y("y:Q", axis=None, scale=alt.Scale(domain=[-1.2, 1.2]))
-    kind = alt.Color("kind:N", scale=_scale(), legend=alt.Legend(symbolType="stroke"))
-    dash = alt.StrokeDash("kind:N", scale=alt.Scale(domain=[TRAINED, HELD_OUT], range=[[1, 0], [7, 5]]))
+    shown = [TRAINED, HELD_OUT] if HELD_OUT in kinds.values() else [TRAINED]
+    kind = alt.Color("kind:N", scale=_scale(shown), legend=alt.Legend(symbolType="stroke"))
+    dash = alt.StrokeDash("kind:N", scale=alt.Scale(domain=shown, range=[[1, 0], [7, 5]][: len(shown)]))
     lines = (
         alt.Chart(alt.Data(values=edges))
         .mark_rule(strokeWidth=3 if M <= 10 else 1.5, opacity=0.9)
@@ -106,7 +108,7 @@ def _list(support: Support) -> Any:
     on = (
         base.transform_filter("datum.kind !== 'off'")
         .mark_circle(size=130, opacity=1)
-        .encode(color=alt.Color("kind:N", scale=_scale(), legend=None))
+        .encode(color=alt.Color("kind:N", scale=_scale([TRAINED, HELD_OUT]), legend=None))
     )
     return alt.layer(off, on).properties(
         width=24 * support.num_modules,

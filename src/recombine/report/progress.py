@@ -16,7 +16,7 @@ class ProgressDisplay:
     def __init__(self, name: str, total: int, unit: str = "steps"):
         self.name, self.total, self.unit = name, total, unit
         self.console = Console(stderr=True, highlight=False)
-        self.started = self.last_line = time.monotonic()
+        self.last_line = time.monotonic()
         self.first: tuple[int, float] | None = None
         self.bar: Progress | None = None
         self.bar_task = TaskID(0)
@@ -39,18 +39,17 @@ class ProgressDisplay:
 
     def update(self, done: int, detail: str) -> None:
         now = time.monotonic()
-        if self.first is None:  # compiling is in the first report's time, and would spoil the rate
+        if self.first is None:  # its time is mostly compiling, which would spoil the rate
             self.first = (done, now)
-        since, started = self.first if self.first[0] < done else (0, self.started)
+        since, started = self.first
         rate = (done - since) / max(now - started, 1e-9)
-        text = f"{detail} · {rate:.1f} {self.unit}/s"
+        text = f"{detail} · {rate:.1f} {self.unit}/s" if done > since else detail
         if self.bar is not None:
             self.bar.update(self.bar_task, completed=done, detail=text)
         elif now - self.last_line >= SECONDS_BETWEEN_LINES or done == self.total:
             self.last_line = now
-            remaining = (self.total - done) / rate
-            line = f"{self.name}: {done}/{self.total} {self.unit} · {text} · ETA {remaining:.0f} s"
-            self.console.print(line, soft_wrap=True)
+            remaining = f" · ETA {(self.total - done) / rate:.0f} s" if done > since else ""
+            self.console.print(f"{self.name}: {done}/{self.total} {self.unit} · {text}{remaining}", soft_wrap=True)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

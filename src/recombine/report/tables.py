@@ -1,6 +1,7 @@
 """Tables for the terminal."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -9,6 +10,9 @@ from rich.text import Text
 
 from recombine.task.mask import active_modules, format_mask
 from recombine.task.support import Support
+
+if TYPE_CHECKING:  # it would bring JAX to commands that only print a support
+    from recombine.measure.r2 import Score
 
 MOST_ROWS = 40
 
@@ -34,7 +38,7 @@ def print_support(support: Support) -> None:
 
 
 def print_scores(
-    title: str, models: Mapping[str, Mapping[str, float]], references: Mapping[str, Mapping[str, float]]
+    title: str, models: Mapping[Any, Mapping[Any, "Score"]], references: Mapping[Any, Mapping[Any, "Score"]]
 ) -> None:
     """R² of models and references, a row each, a column per split."""
     console = Console()
@@ -47,6 +51,6 @@ def print_scores(
     for group in (models, references):
         for name, scores in group.items():
             label = name if group is models else Text(name, "dim")
-            table.add_row(label, *(f"{scores[split]:.3f}" for split in splits))
+            table.add_row(label, *(f"{scores[split].r2:.3f}" for split in splits))
         table.add_section()
     console.print(table)

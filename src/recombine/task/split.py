@@ -6,6 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from recombine.checks import check_choice, check_size
 from recombine.stream import Stream, stream_key
 from recombine.task.episode import Control, Episode, sample_control_episodes, sample_episodes
 from recombine.task.support import Support
@@ -36,6 +37,8 @@ def sample_split(
     control: Control = "teacher",
 ) -> tuple[Teacher, Episode]:
     """A batch of a split's episodes, and the teacher that labels them (for `control`, one per episode)."""
+    check_choice("split", split, *get_args(Split))
+    check_size("length", length, least=2)
     key = stream_key(seed, Stream[split], step)
     masks = mask_array(support, split)
     if split == "control":

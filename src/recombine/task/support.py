@@ -54,7 +54,7 @@ class Support:
         if split != "ood":
             return self.masks
         if not self.held_out:
-            raise InputError("support", self.name, "it trains on every mask; none is held out, so there is no ood")
+            raise InputError("support", self.name, "no mask is held out, so there is no ood split")
         return self.held_out
 
     def as_dict(self) -> dict[str, Any]:

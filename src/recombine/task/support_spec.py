@@ -12,6 +12,7 @@ from recombine.task.mask import format_mask, k_hot_masks
 from recombine.task.support import Support, make_support, paper_support
 
 LARGEST_FILE = 10_000_000
+MOST_MODULES = 1_000
 WAYS = f"give a name ({', '.join(paper.SUPPORTS)}), K-hot or K-hot:M, masks such as 110,011, or a file of masks"
 
 
@@ -34,7 +35,10 @@ def parse_support(value: Any, held_out: Any = None) -> Support:
             raise InputError("support", value, WAYS)
     if held_out is None:
         return support
-    return make_support(support.name, support.masks, _mask_list("support.held_out", held_out))
+    masks = _mask_list("held_out", held_out)
+    if not masks:
+        raise InputError("held_out", held_out, "name at least one mask, or leave it out")
+    return make_support(support.name, support.masks, masks)
 
 
 def unparse_support(support: Support) -> dict[str, Any]:
@@ -49,21 +53,26 @@ def unparse_support(support: Support) -> dict[str, Any]:
 def _from_text(text: str) -> Support:
     if text.lower() in paper.SUPPORTS:
         return paper_support(text.lower())
-    if k_hot := re.fullmatch(r"(\d{1,9})-hot(?::(\d{1,9}))?", text):
-        num_modules = int(k_hot[2] or paper.NUM_MODULES)
-        if num_modules < 1:
-            raise InputError("support", text, "a task needs at least one module")
-        return make_support(text, k_hot_masks(num_modules, int(k_hot[1])))
+    if k_hot := re.fullmatch(r"(\d{1,99})-hot(?::(\d{1,99}))?", text):
+        num_modules, k = int(k_hot[2] or paper.NUM_MODULES), int(k_hot[1])
+        if not 1 <= num_modules <= MOST_MODULES or not 1 <= k <= num_modules:
+            raise InputError("support", text, f"K-hot:M has M from 1 to {MOST_MODULES} modules and K from 1 to M")
+        return make_support(text, k_hot_masks(num_modules, k))
     if not text or re.fullmatch(r"[\d,;()\[\]\s]+", text):
         return make_support("custom", _mask_list("support", text))
     path = Path(text)
     try:
-        is_file = path.is_file()
+        is_file, is_directory = path.is_file(), path.is_dir()
     except (OSError, ValueError):  # a name no file system can hold
-        is_file = False
+        is_file = is_directory = False
+    if is_directory:
+        raise InputError("support", text, f"is a directory; {WAYS}")
     if not is_file:
         raise InputError("support", text, f"no such name or file{suggestion(text, list(paper.SUPPORTS))}; {WAYS}")
-    return _from_file(path)
+    try:
+        return _from_file(path)
+    except InputError as error:
+        raise InputError(f"{error.field} in {path.name}", error.value, error.expected) from error
 
 
 def _from_file(path: Path) -> Support:
@@ -89,7 +98,9 @@ def _from_mapping(data: Mapping[Any, Any]) -> Support:
     known = ["name", "masks", "held_out", "connected", "components"]  # the last two follow from the masks
     for key in data:
         if key not in known:
-            raise InputError("support", str(key), f"unknown key{suggestion(str(key), known)}; it has {known[:3]}")
+            raise InputError(
+                f"support.{key}", data[key], f"no such field{suggestion(str(key), known)}; it has {known[:3]}"
+            )
     name, masks = data.get("name", "custom"), data.get("masks")
     if not isinstance(name, str):
         raise InputError("support.name", name, "a text")

@@ -1,0 +1,24 @@
+import pytest
+
+from recombine.measure.r2 import Score
+from recombine.report.tables import print_scores, print_support
+from recombine.task.support_spec import parse_support
+
+
+def test_scores_have_a_row_each_and_a_column_per_split(capsys: pytest.CaptureFixture[str]) -> None:
+    row = {split: Score(r2, 1 - r2, 0.0, 0.1) for split, r2 in (("in_dist", 0.91234), ("ood", -0.5))}
+    print_scores(
+        "A title that is rather long, and longer than the table below it is wide", {"transformer": row}, {"ridge": row}
+    )
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert lines[0][:2] == ["A", "title"]
+    assert ["R²", "in_dist", "ood"] in lines
+    assert ["transformer", "0.912", "-0.500"] in lines
+    assert ["ridge", "0.912", "-0.500"] in lines
+
+
+def test_a_long_support_is_cut_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    print_support(parse_support("2-hot:20"))
+    text = capsys.readouterr().out
+    assert "and 150 more masks" in text
+    assert text.count("trained") == 40
