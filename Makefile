@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup reproduce test test-slow lint format clean
+.PHONY: setup reproduce test lint format clean
 
 setup: $(READY)
 
@@ -20,10 +20,7 @@ reproduce: $(READY)
 	$(BIN)/recombine reproduce
 
 test: $(READY)
-	$(BIN)/python -m pytest -n auto -m 'not slow'
-
-test-slow: $(READY)
-	$(BIN)/python -m pytest -n auto -m slow
+	$(BIN)/python -m pytest -n auto
 
 lint: $(READY)
 	$(BIN)/ruff check

@@ -4,11 +4,13 @@ import json
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from recombine import __version__
 from recombine.cli import main
 
 BAD = [
@@ -150,7 +152,17 @@ def test_reproduce_scores_models_and_references(capsys: pytest.CaptureFixture[st
 
 
 def test_a_reader_that_leaves_is_no_error() -> None:
-    command = f"{sys.executable} -m recombine task show --support 2-hot:40 --json | head -n 1; echo ${{PIPESTATUS[0]}}"
-    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
-    assert result.stdout.splitlines() == ["{", "0"]
-    assert result.stderr == ""
+    command = [sys.executable, "-m", "recombine", "task", "show", "--support", "2-hot:40", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "{\n"
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait() == 0
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    citation = (Path(__file__).parents[1] / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"version: {__version__}\n" in citation
+    assert version("recombine") == __version__

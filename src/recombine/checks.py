@@ -7,6 +7,7 @@ from recombine.errors import InputError, suggestion
 LARGEST_SIZE = 2**16
 LARGEST_COUNT = 2**31 - 1  # steps and episodes are counted in 32 bits on the device
 LARGEST_NUMBER = 1e30  # beyond it float32 overflows in the first product
+MOST_NUMBERS = 250_000_000  # a gigabyte of float32
 NUM_SEEDS = 2**32  # JAX drops the upper half of a longer seed without a word: 0 and 2³² would draw the same numbers
 
 

@@ -13,18 +13,18 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 
 from recombine import __version__, paper
-from recombine.checks import LARGEST_COUNT, check_seed, check_size
+from recombine.checks import LARGEST_COUNT, MOST_NUMBERS, check_seed, check_size
 from recombine.errors import InputError
 from recombine.files import check_output
+from recombine.task.names import Control, Split
 from recombine.task.support_spec import parse_support
-
-MOST_NUMBERS = 250_000_000  # a gigabyte of float32
 
 
 @dataclass(frozen=True)
@@ -96,9 +96,9 @@ class Sample:
     """connected, disconnected, connected+, K-hot, K-hot:M, masks such as 110,011, or a file of masks."""
     held_out: Annotated[str | None, tyro.conf.arg(metavar="MASKS")] = None
     """Masks to hold out, instead of all others with as many active modules."""
-    split: Literal["train", "in_dist", "ood", "control"] = "in_dist"
+    split: Split = "in_dist"
     """ood: tasks of held-out masks; control: each episode from a teacher of its own."""
-    control: Literal["teacher", "modules"] = "teacher"
+    control: Control = "teacher"
     """What the control draws afresh for each episode: the whole teacher, or its modules alone."""
     episodes: int = 1000
     """How many."""
@@ -321,8 +321,19 @@ def _print(text: str) -> None:
 
 
 def _print_json(value: Any) -> None:
-    text = json.dumps(value, indent=2, ensure_ascii=False)
+    text = json.dumps(_without_nan(value), indent=2, ensure_ascii=False, allow_nan=False)
     _print(re.sub(r"\[[\d\s,]+\]", lambda row: " ".join(row[0].split()).replace("[ ", "[").replace(" ]", "]"), text))
+
+
+def _without_nan(value: Any) -> Any:
+    """JSON has no word for what is not a finite number, but null."""
+    match value:
+        case dict():
+            return {name: _without_nan(entry) for name, entry in value.items()}
+        case float() if not isfinite(value):
+            return None
+        case _:
+            return value
 
 
 def _complain(text: str) -> None:

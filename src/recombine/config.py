@@ -3,12 +3,13 @@
 Every open point of the paper that changes a run is a field here; `docs/decisions.md` gives the readings.
 """
 
-from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal, get_args
 
 from recombine import paper
 from recombine.checks import LARGEST_COUNT, check_bool, check_choice, check_number, check_seed, check_size
 from recombine.errors import InputError
+from recombine.task.names import Control
 from recombine.task.support import Support, paper_support
 from recombine.task.support_spec import parse_support
 
@@ -23,7 +24,7 @@ class TaskConfig:
     input_dim: int = paper.INPUT_DIM
     hidden_dim: int = paper.HIDDEN_DIM
     episode_length: int = 32  # N, the query included
-    control: Literal["teacher", "modules"] = "teacher"  # what the control draws afresh
+    control: Control = "teacher"  # what the control draws afresh
 
     def __post_init__(self) -> None:
         if not isinstance(self.support, Support):
@@ -31,7 +32,7 @@ class TaskConfig:
         check_size("task.input_dim", self.input_dim)
         check_size("task.hidden_dim", self.hidden_dim)
         check_size("task.episode_length", self.episode_length, least=2)  # a query, and something to infer it from
-        check_choice("task.control", self.control, "teacher", "modules")
+        check_choice("task.control", self.control, *get_args(Control))
 
     @property
     def num_modules(self) -> int:
@@ -111,7 +112,7 @@ class OptimizerConfig:
     num_steps: int = paper.NUM_STEPS
     batch_size: int = paper.BATCH_SIZE.transformer
     learning_rate: float = paper.LEARNING_RATE.transformer
-    weight_decay: float = paper.WEIGHT_DECAY.transformer
+    weight_decay: float | None = None  # None: what Table 3 has for the model, filled in by Config
     clip_norm: float = paper.CLIP_NORM.transformer
     warmup_steps: int = 0
     final_fraction: float = 0.0  # of the learning rate, where the cosine ends
@@ -121,7 +122,8 @@ class OptimizerConfig:
         check_size("optimizer.num_steps", self.num_steps, most=LARGEST_COUNT)
         check_size("optimizer.batch_size", self.batch_size)
         check_number("optimizer.learning_rate", self.learning_rate, above=0.0)
-        check_number("optimizer.weight_decay", self.weight_decay, least=0.0)
+        if self.weight_decay is not None:
+            check_number("optimizer.weight_decay", self.weight_decay, least=0.0)
         check_number("optimizer.clip_norm", self.clip_norm, above=0.0)
         check_size("optimizer.warmup_steps", self.warmup_steps, least=0, most=self.num_steps - 1)
         check_number("optimizer.final_fraction", self.final_fraction, least=0.0, most=1.0)
@@ -150,6 +152,9 @@ class Config:
     teacher_seed: int | None = None
 
     def __post_init__(self) -> None:
+        if self.optimizer.weight_decay is None:
+            weight_decay = getattr(paper.WEIGHT_DECAY, self.model.kind)
+            object.__setattr__(self, "optimizer", replace(self.optimizer, weight_decay=weight_decay))
         check_seed("seed", self.seed)
         if self.teacher_seed is not None:
             check_seed("teacher_seed", self.teacher_seed)

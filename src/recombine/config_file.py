@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import tomli_w
 
@@ -24,7 +24,8 @@ def override(config: Config, data: Mapping[str, Any]) -> Config:
         check_choice("model.kind", kind, *MODEL_CONFIGS)
         data["model"] = {name: value for name, value in model.items() if name != "kind"}
         if kind != config.model.kind:
-            config = dataclasses.replace(config, model=MODEL_CONFIGS[kind]())
+            optimizer = dataclasses.replace(config.optimizer, weight_decay=None)  # the other column of Table 3
+            config = dataclasses.replace(config, model=MODEL_CONFIGS[kind](), optimizer=optimizer)
     return _override(config, data, "")
 
 
@@ -43,14 +44,13 @@ def read_config(path: Path, base: Config) -> Config:
 
 def read_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            "config",
-            str(path),
-            f"cannot be read ({error.strerror if isinstance(error, OSError) else 'not UTF-8 text'})",
-        ) from error
-    except tomllib.TOMLDecodeError as error:
+        why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise InputError("config", str(path), f"cannot be read ({why})") from error
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # not only TOMLDecodeError: an integer of thousands of digits, too
         raise InputError("config", str(path), f"is not valid TOML ({error})") from error
 
 
@@ -75,6 +75,7 @@ def _override(config: Any, data: Mapping[str, Any], prefix: str) -> Any:
             changes[name] = _override(current, value, f"{path}.")
         else:
             # TOML and the paper's table write 1 where the field is a float: 1 is 1.0.
-            is_float = get_type_hints(type(config))[name] is float
+            hint = get_type_hints(type(config))[name]
+            is_float = float in (hint, *get_args(hint))
             changes[name] = float(value) if is_float and type(value) is int and abs(value) < 2**1000 else value
     return dataclasses.replace(config, **changes)

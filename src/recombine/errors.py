@@ -9,7 +9,10 @@ class InputError(ValueError):
 
     def __init__(self, field: str, value: Any, expected: str):
         self.field, self.value, self.expected = field, value, expected
-        shown = " ".join(repr(value).split())
+        try:
+            shown = " ".join(repr(value).split())
+        except ValueError:  # Python does not print integers of more than 4300 digits
+            shown = "an integer of thousands of digits"
         if len(shown) > 80:
             shown = f"{shown[:77]}..."
         super().__init__(f"{field} = {shown}: {expected}")

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
-from recombine import paper
-from recombine.config import MODEL_CONFIGS, Config, ModelKind, OptimizerConfig
+from recombine.config import MODEL_CONFIGS, Config, ModelKind
 from recombine.config_file import override
 from recombine.errors import InputError
 
@@ -17,13 +16,7 @@ def preset_config(preset: Preset, kind: ModelKind) -> Config:
 
     paper: Tables 2 and 3. quick: the same question, small enough for minutes. smoke: seconds, to see that it runs.
     """
-    optimizer = OptimizerConfig(
-        learning_rate=getattr(paper.LEARNING_RATE, kind),
-        weight_decay=getattr(paper.WEIGHT_DECAY, kind),
-        clip_norm=getattr(paper.CLIP_NORM, kind),
-        batch_size=getattr(paper.BATCH_SIZE, kind),
-    )
-    config = Config(model=MODEL_CONFIGS[kind](), optimizer=optimizer)
+    config = Config(model=MODEL_CONFIGS[kind]())
     return override(config, _changes(preset, kind))
 
 

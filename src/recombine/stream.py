@@ -26,8 +26,9 @@ class Stream(IntEnum):
     reference = 8  # where the reference that is fitted by gradient descent starts
 
 
-def stream_key(seed: int, stream: Stream, step: int | Int[Array, ""] = 0) -> Key[Array, ""]:
+def stream_key(seed: int | Int[Array, ""], stream: Stream, step: int | Int[Array, ""] = 0) -> Key[Array, ""]:
     """The key of one step of one stream."""
-    check_seed("seed", seed)
+    if not isinstance(seed, jax.Array):  # a traced seed was checked before it was traced
+        check_seed("seed", seed)
     key = jax.random.key(seed, impl="threefry2x32")
     return jax.random.fold_in(jax.random.fold_in(key, stream), step)

@@ -5,6 +5,7 @@ import numpy as np
 from recombine.config_file import override
 from recombine.experiment.run import evaluation_episodes, run
 from recombine.preset import preset_config
+from recombine.task.split import sample_split
 from recombine.train.step import config_teacher
 
 CHANGES = {"optimizer": {"num_steps": 4}, "measure": {"episodes": 16}}
@@ -26,3 +27,34 @@ def test_every_model_of_a_seed_is_scored_on_the_same_episodes() -> None:
         batches.append(evaluation_episodes(config, config_teacher(config)))
     for split in batches[0]:
         np.testing.assert_array_equal(batches[0][split][1].query_y, batches[1][split][1].query_y)
+
+
+def query_inputs(**changes) -> dict[str, np.ndarray]:
+    config = override(preset_config("smoke", "transformer"), {**CHANGES, **changes})
+    batches = evaluation_episodes(config, config_teacher(config))
+    return {split: np.asarray(episodes.query_x) for split, (_, episodes) in batches.items()}
+
+
+def test_another_seed_is_scored_on_other_episodes() -> None:
+    here, there = query_inputs(teacher_seed=0), query_inputs(seed=1, teacher_seed=0)
+    for split in here:
+        assert not np.isin(here[split], there[split]).any()
+
+
+def test_the_control_is_the_configurations() -> None:
+    for control, kept in (("teacher", False), ("modules", True)):
+        config = override(preset_config("smoke", "transformer"), {**CHANGES, "task": {"control": control}})
+        teacher = config_teacher(config)
+        teachers, _ = evaluation_episodes(config, teacher)["control"]
+        assert bool((teachers.a == teacher.a).all()) is kept
+
+
+def test_nothing_that_is_scored_was_trained_on() -> None:
+    config = override(preset_config("smoke", "transformer"), CHANGES)
+    teacher = config_teacher(config)
+    trained = [
+        np.asarray(sample_split(config.seed, "train", teacher, config.task.support, 8, 16, step=step)[1].query_x)
+        for step in range(4)
+    ]
+    for inputs in query_inputs().values():
+        assert not np.isin(inputs, np.concatenate(trained)).any()

@@ -1,6 +1,8 @@
 """The references: against scikit-learn where it has them, and where each has to stand."""
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import least_squares
@@ -12,7 +14,8 @@ from recombine.measure.oracle import fit_latent
 from recombine.measure.r2 import score
 from recombine.measure.reference import NUM_NEIGHBOURS, REFERENCES, RIDGE_STRENGTH, predict_reference
 from recombine.task.episode import Episode
-from recombine.task.split import EVAL_SPLITS, Split, run_teacher, sample_split
+from recombine.task.names import EVAL_SPLITS, Split
+from recombine.task.split import run_teacher, sample_split
 from recombine.task.support import paper_support
 from recombine.task.teacher import Teacher
 
@@ -86,3 +89,20 @@ def test_the_oracle_finds_what_scipy_finds() -> None:
 def test_a_longer_context_helps() -> None:
     for name in ("nearest_neighbours", "ridge", "fitted_network"):
         assert r2(name, "in_dist", 64) > r2(name, "in_dist", 16) + 0.05
+
+
+@pytest.mark.parametrize("name", ["context_mean", "nearest_neighbours", "ridge", "fitted_network"])
+def test_baselines_do_not_know_the_teacher(name: str) -> None:
+    """Nor the latent: with both replaced by NaN they predict the same."""
+    teacher, episodes = batch("in_dist", 16, 20)
+    expected = predict_reference(REFERENCES[name], teacher, episodes, "in_dist")
+    blind_teacher = jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan), teacher)
+    blind = eqx.tree_at(lambda e: e.latent, episodes, jnp.full_like(episodes.latent, jnp.nan))
+    np.testing.assert_array_equal(predict_reference(REFERENCES[name], blind_teacher, blind, "in_dist"), expected)
+
+
+def test_the_oracle_does_not_know_the_latent() -> None:
+    teacher, episodes = batch("in_dist", 16, 20)
+    blind = eqx.tree_at(lambda e: e.latent, episodes, jnp.full_like(episodes.latent, jnp.nan))
+    expected = predict_reference(REFERENCES["oracle"], teacher, episodes, "in_dist")
+    np.testing.assert_array_equal(predict_reference(REFERENCES["oracle"], teacher, blind, "in_dist"), expected)

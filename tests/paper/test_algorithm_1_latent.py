@@ -50,6 +50,34 @@ def test_uniform_on_the_simplex(mask: tuple[int, ...]) -> None:
     np.testing.assert_allclose(covariance, expected, atol=0.05 / (k * (k + 1)))
 
 
+def test_a_draw_of_exactly_zero() -> None:
+    """jax.random.exponential gives 0 about once in ten million draws; this key does. Alone on its mask: z = 1."""
+    key = jax.random.fold_in(jax.random.key(0), 15405709)
+    assert jax.random.exponential(key, (2,))[0] == 0
+    np.testing.assert_array_equal(sample_latent(key, jnp.array([1.0, 0.0])), [1, 0])
+
+
+def test_mask_latent_and_inputs_are_independent() -> None:
+    """No two of them are functions of the same random bits, in or out of the control."""
+    support = paper_support("connected+")
+    teacher = run_teacher(0, support, 3, 2)
+    for split in ("in_dist", "control"):
+        teachers, episodes = sample_split(0, split, teacher, support, 3, 4000)
+        first = np.argmax(np.asarray(episodes.latent) > 0, axis=1)
+        columns = {
+            "mask": np.asarray(episodes.mask_index)[:, None],
+            "latent": np.take_along_axis(np.asarray(episodes.latent), first[:, None], axis=1),
+            "context": np.asarray(episodes.context_x).reshape(4000, -1),
+            "query": np.asarray(episodes.query_x),
+        }
+        if split == "control":
+            columns["theta"] = np.asarray(teachers.theta).reshape(4000, -1)[:, :9]
+            columns["a"] = np.asarray(teachers.a)
+        data = np.concatenate(list(columns.values()), axis=1)
+        correlation = np.asarray(stats.spearmanr(data)[0])
+        assert np.abs(correlation[~np.eye(len(correlation), dtype=bool)]).max() < 0.08
+
+
 def test_masks_are_drawn_uniformly() -> None:
     support = paper_support("connected+")
     teacher = run_teacher(0, support, 2, 2)

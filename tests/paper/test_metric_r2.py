@@ -68,3 +68,15 @@ def test_a_single_context_pair_has_no_variance_but_an_r2() -> None:
     result = score(PREDICTION, episodes(CONTEXT_Y[:, :1], QUERY_Y))
     assert np.isfinite(result.r2)
     assert result.r2_variance == -np.inf
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_prediction_that_is_not_finite_is_an_error(value: float) -> None:
+    prediction = PREDICTION.copy()
+    prediction[[3, 7]] = value
+    with pytest.raises(ArithmeticError, match="2 of 50 predictions are not finite"):
+        score(prediction, EPISODES)
+    labels = QUERY_Y.copy()
+    labels[0] = value
+    with pytest.raises(ArithmeticError, match="label is not finite"):
+        score(PREDICTION, episodes(CONTEXT_Y, labels))

@@ -10,8 +10,10 @@ from safetensors.numpy import load_file
 
 from recombine.config import Config
 from recombine.config_file import override
+from recombine.model.block import Block
 from recombine.model.build import build_model
 from recombine.model.hypertransformer import Hypertransformer
+from recombine.model.transformer import Transformer
 from recombine.model.weights import load_weights, save_weights
 from recombine.task.split import run_teacher, sample_split
 
@@ -71,6 +73,8 @@ def test_transformer(tmp_path: Path, variant: dict[str, Any]) -> None:
     np.testing.assert_allclose(output.y, y, rtol=2e-5, atol=2e-5)
     check_trace(output, residual, patterns)
     assert output.trace.latent is None
+    assert isinstance(model, Transformer)
+    assert all(isinstance(block, Block) for block in model.trunk.blocks)
 
 
 @pytest.mark.parametrize("variant", HYPER_VARIANTS, ids=repr)
@@ -127,8 +131,9 @@ def test_the_latent_does_not_see_the_query() -> None:
 
 def test_the_generated_layer_starts_at_unit_scale() -> None:
     """W(ẑ) x has unit variance at initialisation, at the paper's sizes, and init_scale multiplies it."""
-    for scale in (1.0, 3.0):
-        config = override(Config(), {"model": {"kind": "hypertransformer", "init_scale": scale}})
+    for scale, base in ((1.0, False), (3.0, False), (1.0, True)):
+        changes = {"kind": "hypertransformer", "init_scale": scale, "base_weights": base}
+        config = override(Config(), {"model": changes})
         spread = []
         for seed in range(6):
             model = build_model(config, key=jax.random.key(seed))
@@ -136,5 +141,20 @@ def test_the_generated_layer_starts_at_unit_scale() -> None:
             _, episodes = sample_split(seed, "in_dist", teacher, config.task.support, 32, 50)
             z = jax.vmap(model)(episodes.context_x, episodes.context_y, episodes.query_x).trace.latent
             assert isinstance(model, Hypertransformer)
-            spread.append(np.var(np.einsum("em,mhd,ed->eh", z, model.theta, episodes.query_x)))
+            W = np.einsum("em,mhd->ehd", z, model.theta) + (0.0 if model.base is None else np.asarray(model.base))
+            spread.append(np.var(np.einsum("ehd,ed->eh", W, episodes.query_x)))
+            if model.base is not None:
+                np.testing.assert_allclose(np.std(model.base), np.std(model.theta), rtol=0.2)
         assert 0.8 < np.sqrt(np.mean(spread)) / scale < 1.25
+
+
+def test_initialisation() -> None:
+    """docs/decisions.md: matrices of variance 1/inputs, zero biases, tables of variance 1/32."""
+    model = build_model(Config(), key=jax.random.key(0))
+    feedforward = model.trunk.blocks[0].feedforward
+    for linear, inputs in ((feedforward.expand, 128), (feedforward.contract, 512)):
+        np.testing.assert_allclose(np.var(linear.weight) * inputs, 1, rtol=0.05)
+        assert np.abs(linear.weight).max() < 2.3 / np.sqrt(inputs)  # cut at two standard deviations
+        assert (np.asarray(linear.bias) == 0).all()
+    tables = np.concatenate([np.ravel(bias.table) for bias in model.trunk.position_biases])
+    np.testing.assert_allclose(np.var(tables) * 32, 1, rtol=0.3)

@@ -33,3 +33,12 @@ def test_the_bias_depends_on_the_distance_alone() -> None:
         diagonal = np.diagonal(bias, offset, axis1=1, axis2=2)
         assert (diagonal == diagonal[:, :1]).all()
     assert (bias[:, 0, 1] != bias[:, 1, 0]).all()  # before and after are told apart
+
+
+def test_buckets_at_the_boundaries() -> None:
+    """Where T5's buckets begin, for 32 buckets up to 128: eight exact ones, then 8·16^(b/8), rounded up."""
+    begin = {8: 8, 12: 9, 16: 10, 23: 11, 32: 12, 46: 13, 64: 14, 91: 15}
+    for distance, bucket in begin.items():
+        np.testing.assert_array_equal(distance_bucket(np.array([distance - 1, distance])), [15 + bucket, 16 + bucket])
+        np.testing.assert_array_equal(distance_bucket(np.array([1 - distance, -distance])), [bucket - 1, bucket])
+    np.testing.assert_array_equal(distance_bucket(np.array([0, 1, -1, 7, -7, 500, -500])), [0, 17, 1, 23, 7, 31, 15])

@@ -13,8 +13,8 @@ from scipy import stats
 from scipy.special import erf
 
 from recombine.cli import main
-from recombine.task.episode import sample_input
-from recombine.task.teacher import init_teacher
+from recombine.task.episode import sample_control_episodes, sample_episode, sample_input
+from recombine.task.teacher import Teacher, init_teacher, task_network
 
 
 def labels_by_numpy(theta: np.ndarray, a: np.ndarray, z: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -123,3 +123,22 @@ def test_show_prints_what_table_1_says(capsys: pytest.CaptureFixture[str]) -> No
     shown = json.loads(capsys.readouterr().out)
     assert shown["connected"] is False
     assert len(shown["components"]) == 2
+
+
+def test_the_same_labels_from_the_functions() -> None:
+    """g(x, W), one episode, and a batch of the control, each against NumPy."""
+    teacher = init_teacher(jax.random.key(5), 3, 4, 5)
+    assert isinstance(teacher, Teacher)
+    masks = jnp.array([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0]])
+    W, x = np.asarray(teacher.task_weights(masks[0])), np.asarray(sample_input(jax.random.key(1), (7, 4)))
+    expected = labels_by_numpy(np.asarray(teacher.theta), np.asarray(teacher.a), np.asarray(masks[0]), x)
+    np.testing.assert_allclose(task_network(jnp.asarray(W), teacher.a, jnp.asarray(x)), expected, rtol=1e-4, atol=1e-6)
+
+    one = sample_episode(jax.random.key(2), teacher, masks, 6)
+    teachers, batch = sample_control_episodes(jax.random.key(3), teacher, masks, 6, 4)
+    cases = [(teacher, one), *(jax.tree.map(lambda leaf, i=i: leaf[i], (teachers, batch)) for i in range(4))]
+    for t, e in cases:
+        inputs = np.vstack([e.context_x, e.query_x])
+        expected = labels_by_numpy(np.asarray(t.theta), np.asarray(t.a), np.asarray(e.latent), inputs)
+        np.testing.assert_allclose(np.append(e.context_y, e.query_y), expected, rtol=1e-4, atol=3e-6)
+        assert e.context_x.shape == (5, 4)

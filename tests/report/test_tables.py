@@ -2,6 +2,7 @@ import pytest
 
 from recombine.measure.r2 import Score
 from recombine.report.tables import print_scores, print_support
+from recombine.task.support import make_support
 from recombine.task.support_spec import parse_support
 
 
@@ -22,3 +23,13 @@ def test_a_long_support_is_cut_and_says_so(capsys: pytest.CaptureFixture[str]) -
     text = capsys.readouterr().out
     assert "and 150 more masks" in text
     assert text.count("trained") == 40
+
+
+def test_names_are_not_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    score = {"in_dist": Score(0.5, 0.5, 0.5, 0.5)}
+    print_support(make_support("[/bold] [red]mine", ["11"]))
+    print_scores("[/bold] trained on [red]mine", {"[/bold]": score}, {"[x]": score})
+    text = capsys.readouterr().out
+    assert "[/bold] [red]mine  2 modules" in text
+    assert "trained on [red]mine" in text
+    assert "[x]" in text

@@ -3,7 +3,8 @@ import numpy as np
 import pytest
 
 from recombine.task.episode import sample_episodes
-from recombine.task.split import EVAL_SPLITS, Split, mask_array, run_teacher, sample_split
+from recombine.task.names import EVAL_SPLITS, Split
+from recombine.task.split import mask_array, run_teacher, sample_split
 from recombine.task.support import paper_support
 
 SUPPORT = paper_support("connected+")

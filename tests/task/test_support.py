@@ -103,6 +103,7 @@ def test_ways_to_write_masks_in_a_file(tmp_path: Path, text: str) -> None:
         ("# nothing\n", "at least one mask"),
         ("{", "not valid JSON"),
         ("[" * 100_000, "not valid JSON"),
+        ("[" + "1" * 5000 + "]", "not valid JSON"),
         ('{"mask": []}', r"support.mask in support = \[\]: no such field \(did you mean 'masks'\?\)"),
         ('{"masks": 3}', "support.masks in support = 3: a list of masks"),
         ('{"masks": ["110","011"], "held_out": 4}', "support.held_out in support = 4"),
@@ -157,3 +158,23 @@ def test_no_text_crashes_the_parser(text: str) -> None:
     except InputError:
         return
     assert parse_support(unparse_support(support)) == support
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["110,(101),(011)", "(1,1,0),(0,1,1),(1,0,1", "(110)x(011)", "110)(011)", "banana (101) 011", "((1,1,0)),011"],
+)
+def test_nothing_of_a_text_is_dropped(text: str) -> None:
+    for arguments in ((text,), ("111", text)):
+        with pytest.raises(InputError):
+            parse_support(*arguments)
+
+
+def test_many_masks_are_checked_in_no_time() -> None:
+    """Half of 19,900 masks trained on, the others held out: a quadratic check would take minutes."""
+    masks = k_hot_masks(200, 2)
+    inside = [mask for mask in masks if sum(mask[::2]) != 1]
+    across = [mask for mask in masks if sum(mask[::2]) == 1]
+    support = make_support("mine", inside, across)
+    assert len(support.masks) + len(support.held_out) == 19_900
+    assert len(support.components) == 2

@@ -2,6 +2,7 @@
 
 from math import cos, pi
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,33 +25,32 @@ def test_warm_up_and_end() -> None:
     np.testing.assert_allclose([schedule(s) for s in (0, 50, 100, 1000)], [0, 5e-4, 1e-3, 1e-4], rtol=1e-5, atol=1e-12)
 
 
-@pytest.mark.parametrize("size", [0.01, 10.0], ids=["within the clip", "clipped"])
-def test_two_steps_by_hand(size: float) -> None:
+def test_three_steps_by_hand() -> None:
+    """With another gradient each time: the first and the last are clipped, the second is not."""
     config = OptimizerConfig(num_steps=10, learning_rate=0.01, weight_decay=0.1, clip_norm=1.0)
     optimizer = make_optimizer(config)
-
-    model = build_model(preset_config("smoke", "transformer"), key=jax.random.key(0))
-    parameters = model.readout
+    parameters = build_model(preset_config("smoke", "transformer"), key=jax.random.key(0)).readout
     state = optimizer.init(parameters)
-    W, b = np.asarray(parameters.weight, float), np.asarray(parameters.bias, float)
-    gradient = jax.tree.map(lambda p: size * jnp.arange(1.0, p.size + 1).reshape(p.shape), parameters)
-    moments = {"W": (0.0, 0.0), "b": (0.0, 0.0)}
-    for t in (1, 2):
-        updates, state = optimizer.update(gradient, state, parameters)
-        parameters = jax.tree.map(lambda p, u: p + u, parameters, updates)
-        norm = np.sqrt(sum(float((g**2).sum()) for g in jax.tree.leaves(gradient)))
-        factor = min(1.0, 1.0 / norm)
+    expected = {"weight": np.asarray(parameters.weight, float), "bias": np.asarray(parameters.bias, float)}
+    first = {name: np.zeros_like(value) for name, value in expected.items()}
+    second = {name: np.zeros_like(value) for name, value in expected.items()}
+    rng = np.random.default_rng(0)
+    for t, size in ((1, 10.0), (2, 0.01), (3, 3.0)):
+        gradient = {name: size * rng.normal(size=value.shape) for name, value in expected.items()}
+        given = jax.tree.map(jnp.zeros_like, parameters)
+        given = eqx.tree_at(lambda p: (p.weight, p.bias), given, tuple(map(jnp.float32, gradient.values())))
+        updates, state = optimizer.update(given, state, parameters)
+        parameters = eqx.apply_updates(parameters, updates)
+        norm = np.sqrt(sum((g**2).sum() for g in gradient.values()))
+        assert (norm > 1) == (t != 2)
         rate = 0.01 * (1 + cos(pi * (t - 1) / 10)) / 2
-        new = {}
-        for name, value, g, decay in (("W", W, gradient.weight, 0.1), ("b", b, gradient.bias, 0.0)):
-            g = np.asarray(g, float) * factor
-            m, v = 0.9 * moments[name][0] + 0.1 * g, 0.999 * moments[name][1] + 0.001 * g**2
-            moments[name] = (m, v)
-            step = (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
-            new[name] = value - rate * (step + decay * value)
-        W, b = new["W"], new["b"]
-        np.testing.assert_allclose(parameters.weight, W, rtol=1e-4, atol=1e-6)
-        np.testing.assert_allclose(parameters.bias, b, rtol=1e-4, atol=1e-6)
+        for name, decay in (("weight", 0.1), ("bias", 0.0)):
+            g = gradient[name] * min(1.0, 1.0 / norm)
+            first[name] = 0.9 * first[name] + 0.1 * g
+            second[name] = 0.999 * second[name] + 0.001 * g**2
+            step = (first[name] / (1 - 0.9**t)) / (np.sqrt(second[name] / (1 - 0.999**t)) + 1e-8)
+            expected[name] = expected[name] - rate * (step + decay * expected[name])
+            np.testing.assert_allclose(getattr(parameters, name), expected[name], rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["transformer", "hypertransformer"])

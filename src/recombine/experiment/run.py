@@ -8,7 +8,8 @@ from recombine.measure.predict import predict
 from recombine.measure.r2 import Score, score
 from recombine.measure.reference import REFERENCES, predict_reference
 from recombine.task.episode import Episode
-from recombine.task.split import EVAL_SPLITS, Split, sample_split
+from recombine.task.names import EVAL_SPLITS, Split
+from recombine.task.split import sample_split
 from recombine.task.teacher import Teacher
 from recombine.train.loop import train
 from recombine.train.step import config_teacher

@@ -34,6 +34,11 @@ def score(prediction: ArrayLike, episodes: Episode) -> Score:
     predicted = np.asarray(prediction, np.float64)
     if predicted.shape != query_y.shape:
         raise InputError("prediction", predicted.shape, f"one number per episode, shape {query_y.shape}")
+    if not np.isfinite(predicted).all():
+        count = int((~np.isfinite(predicted)).sum())
+        raise ArithmeticError(f"{count} of {len(predicted)} predictions are not finite: the model has diverged")
+    if not np.isfinite(query_y).all():
+        raise ArithmeticError("a query label is not finite: the teacher's W(z) vanished")
     if context_y.shape[-1] == 0:
         raise InputError("episode_length", 1, "R² needs at least one context pair, so N ≥ 2")
     error = np.sum((query_y - predicted) ** 2)
@@ -43,4 +48,5 @@ def score(prediction: ArrayLike, episodes: Episode) -> Score:
         raise InputError("episodes", len(query_y), "R² is undefined: every query label equals its context's mean")
     with np.errstate(divide="ignore", invalid="ignore"):  # a single context pair has no variance
         r2_variance = 1 - error / variance
-    return Score(1 - error / spread, error / spread, float(r2_variance), float(error / len(query_y)))
+    nmse = float(error / spread)
+    return Score(1 - nmse, nmse, float(r2_variance), float(error / len(query_y)))

@@ -14,10 +14,12 @@ import optax
 from jaxtyping import Array, Float
 
 from recombine.measure.oracle import oracle
+from recombine.measure.predict import CHUNK
 from recombine.measure.ridge import fit_ridge
 from recombine.stream import Stream, stream_key
 from recombine.task.episode import Episode
-from recombine.task.split import Split, teacher_axis
+from recombine.task.names import Split
+from recombine.task.split import teacher_axis
 from recombine.task.teacher import Teacher, init_teacher, task_network
 
 Reference = Callable[[Teacher, Episode], Float[Array, ""]]
@@ -27,7 +29,6 @@ NUM_NEIGHBOURS = 5
 FIT_STEPS = 200
 FIT_LEARNING_RATE = 0.03
 FIT_WEIGHT_DECAY = 0.3
-CHUNK = 500
 
 
 def context_mean(teacher: Teacher, episode: Episode) -> Float[Array, ""]:

@@ -5,6 +5,7 @@ Paper: Appendix C.3.1: X ← MultiHeadAttention(LayerNorm(X)) + X;  X ← Feedfo
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from recombine.config import TrunkConfig
@@ -38,9 +39,9 @@ class Block(eqx.Module):
 
     def __init__(self, config: TrunkConfig, *, key: Key[Array, ""]):
         attention_key, feedforward_key = jax.random.split(key)
-        self.attention_norm = eqx.nn.LayerNorm(config.embed_dim)
+        self.attention_norm = eqx.nn.LayerNorm(config.embed_dim, dtype=jnp.float32)
         self.attention = MultiHeadAttention(config, key=attention_key)
-        self.feedforward_norm = eqx.nn.LayerNorm(config.embed_dim)
+        self.feedforward_norm = eqx.nn.LayerNorm(config.embed_dim, dtype=jnp.float32)
         self.feedforward = Feedforward(config, key=feedforward_key)
 
     def __call__(

@@ -4,23 +4,14 @@ Paper: Appendix A.2, "Construction" (app:hnet_construction). Two slips of the pa
 o×d), and a head's value dimension is d_v = h while d_q = d_k = 1. W(z) is not normalised here; the teacher's is.
 """
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from recombine.model.linear_transformer import LinearBlock, LinearTransformer
 
 
-def hypernetwork(
-    theta: Float[Array, "M h d"], A: Float[Array, "o h"], x: Float[Array, "d"], z: Float[Array, "M"]
-) -> Float[Array, "o"]:
-    """A σ(W(z) x) with W(z) = Σ_m z_m θ_m, not normalised: what the construction has to equal."""
-    W = jnp.einsum("m,mhd->hd", z, theta)
-    return A @ jax.nn.gelu(W @ x, approximate=False)
-
-
 def construct(theta: Float[Array, "M h d"], A: Float[Array, "o h"]) -> LinearTransformer:
-    """One block of M heads whose forward pass on `construction_tokens` is the hypernetwork.
+    """One block of M heads whose forward pass on `construction_tokens` is the hypernetwork A σ(Σ_m z_m θ_m x).
 
     A token has four slots, (x: d, z: M, hidden: h, output: o).
     Attention, head m: the query reads z_m, the key reads the 1 in the first hidden slot, the value is θ_m x; so the

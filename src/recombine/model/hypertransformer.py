@@ -39,8 +39,8 @@ class Hypertransformer(TrunkModel):
         terms = model.latent_dim + model.base_weights
         scale = model.init_scale / sqrt(terms * input_dim)
         shape = (model.hidden_dim, input_dim)
-        self.theta = scale * jax.random.normal(theta_key, (model.latent_dim, *shape))
-        self.base = scale * jax.random.normal(base_key, shape) if model.base_weights else None
+        self.theta = scale * jax.random.normal(theta_key, (model.latent_dim, *shape), jnp.float32)
+        self.base = scale * jax.random.normal(base_key, shape, jnp.float32) if model.base_weights else None
         self.readout = Linear(model.hidden_dim, 1, key=readout_key)
 
     def embed(

@@ -22,9 +22,9 @@ class Linear(eqx.Module):
     bias: Float[Array, "outputs"]
 
     def __init__(self, inputs: int, outputs: int, *, key: Key[Array, ""]):
-        draws = jax.random.truncated_normal(key, -2.0, 2.0, (inputs, outputs))
+        draws = jax.random.truncated_normal(key, -2.0, 2.0, (inputs, outputs), jnp.float32)
         self.weight = draws / (TRUNCATED_STD * sqrt(inputs))
-        self.bias = jnp.zeros(outputs)
+        self.bias = jnp.zeros(outputs, jnp.float32)
 
     def __call__(self, x: Float[Array, "*rows inputs"]) -> Float[Array, "*rows outputs"]:
         return x @ self.weight + self.bias

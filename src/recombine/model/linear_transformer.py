@@ -7,6 +7,7 @@ from math import sqrt
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 
@@ -54,7 +55,7 @@ def init_linear_transformer(
         keys = jax.random.split(key, len(shapes))
         return LinearBlock(
             **{
-                name: jax.random.normal(k, shape) / sqrt(shape[-2])
+                name: jax.random.normal(k, shape, jnp.float32) / sqrt(shape[-2])
                 for k, (name, shape) in zip(keys, shapes.items(), strict=True)
             }
         )

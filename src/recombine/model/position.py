@@ -7,6 +7,7 @@ from math import log, sqrt
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
@@ -43,7 +44,7 @@ class PositionBias(eqx.Module):
     bidirectional: bool = eqx.field(static=True)
 
     def __init__(self, num_heads: int, bidirectional: bool, *, key: Key[Array, ""]):
-        self.table = jax.random.normal(key, (num_heads, NUM_BUCKETS)) / sqrt(NUM_BUCKETS)
+        self.table = jax.random.normal(key, (num_heads, NUM_BUCKETS), jnp.float32) / sqrt(NUM_BUCKETS)
         self.bidirectional = bidirectional
 
     def __call__(self, num_tokens: int) -> Float[Array, "heads tokens tokens"]:

@@ -36,7 +36,7 @@ class Trunk(eqx.Module):
             PositionBias(config.num_heads, bidirectional=not config.causal, key=k)
             for k in jax.random.split(positions_key, config.num_layers)[:num_tables]
         )
-        self.final_norm = eqx.nn.LayerNorm(config.embed_dim) if config.final_norm else None
+        self.final_norm = eqx.nn.LayerNorm(config.embed_dim, dtype=jnp.float32) if config.final_norm else None
 
     def embed(
         self,

@@ -21,7 +21,8 @@ def print_support(support: Support) -> None:
     """The masks, the held-out masks and the components of a support."""
     console = Console()
     state = "connected" if support.connected else f"disconnected: {len(support.components)} components"
-    console.print(f"[bold]{support.name}[/bold]  {support.num_modules} modules, {state}", highlight=False)
+    # Text, not markup: a name is the user's, and may have brackets in it.
+    console.print(Text(support.name, "bold"), Text(f" {support.num_modules} modules, {state}"))
     for component in support.components if not support.connected else ():
         console.print(f"  component of modules {', '.join(map(str, component))}", highlight=False)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
@@ -42,7 +43,7 @@ def print_scores(
 ) -> None:
     """R² of models and references, a row each, a column per split."""
     console = Console()
-    console.print(title, highlight=False)
+    console.print(Text(title))
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     splits = list(next(iter(models.values())))
     table.add_column("R²")
@@ -50,7 +51,7 @@ def print_scores(
         table.add_column(split, justify="right")
     for group in (models, references):
         for name, scores in group.items():
-            label = name if group is models else Text(name, "dim")
+            label = Text(name, "" if group is models else "dim")
             table.add_row(label, *(f"{scores[split].r2:.3f}" for split in splits))
         table.add_section()
     console.print(table)

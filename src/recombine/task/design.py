@@ -8,6 +8,7 @@ from recombine.task.mask import Mask, components, k_hot_masks
 from recombine.task.support import Support, make_support
 
 REJECTION_TRIES = 1_000
+MOST_WORK = 1_000_000
 
 
 def design_support(num_modules: int, k: int, size: int, connected: bool, seed: int) -> Support:
@@ -19,7 +20,7 @@ def design_support(num_modules: int, k: int, size: int, connected: bool, seed: i
     pool = k_hot_masks(num_modules, k)
     _check_feasible(num_modules, k, size, connected, len(pool))
     random = Random(seed)
-    for _ in range(REJECTION_TRIES):
+    for _ in range(min(REJECTION_TRIES, MOST_WORK // (size * num_modules))):
         if _is_valid(masks := random.sample(pool, size), num_modules, connected):
             break
     else:

@@ -4,7 +4,6 @@ Paper: Section 2, "In-context learning"; Appendix C.1 (app:task_generation).
 """
 
 from math import sqrt
-from typing import Literal
 
 import equinox as eqx
 import jax
@@ -12,10 +11,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
 from recombine.task.latent import sample_latent
+from recombine.task.names import Control
 from recombine.task.teacher import Teacher, init_teacher
-
-Control = Literal["teacher", "modules"]
-"""What the control draws afresh for each episode: the whole teacher, or θ alone with the readout `a` kept."""
 
 
 class Episode(eqx.Module):
@@ -31,13 +28,13 @@ class Episode(eqx.Module):
 
 def sample_input(key: Key[Array, ""], shape: tuple[int, ...]) -> Float[Array, "..."]:
     """x ~ U(−√3, √3): mean 0 and standard deviation 1 in every entry."""
-    return jax.random.uniform(key, shape, minval=-sqrt(3), maxval=sqrt(3))
+    return jax.random.uniform(key, shape, jnp.float32, minval=-sqrt(3), maxval=sqrt(3))
 
 
 def sample_episode(key: Key[Array, ""], teacher: Teacher, masks: Float[Array, "S M"], length: int) -> Episode:
     """A mask uniformly from the masks, a latent from the mask, `length` inputs, and their labels."""
     mask_key, latent_key, input_key = jax.random.split(key, 3)
-    mask_index = jax.random.randint(mask_key, (), 0, len(masks))
+    mask_index = jax.random.randint(mask_key, (), 0, len(masks), jnp.int32)
     z = sample_latent(latent_key, masks[mask_index])
     x = sample_input(input_key, (length, teacher.theta.shape[-1]))
     y = teacher.label(z, x)
@@ -76,4 +73,4 @@ def sample_control_episodes(
 
 
 def episode_keys(key: Key[Array, ""], num_episodes: int) -> Key[Array, "E"]:
-    return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, jnp.arange(num_episodes))
+    return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, jnp.arange(num_episodes, dtype=jnp.uint32))

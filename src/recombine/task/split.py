@@ -1,6 +1,6 @@
 """Splits: where an episode comes from."""
 
-from typing import Literal, get_args
+from typing import get_args
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -8,12 +8,10 @@ from jaxtyping import Array, Float, Int
 
 from recombine.checks import check_choice, check_size
 from recombine.stream import Stream, stream_key
-from recombine.task.episode import Control, Episode, sample_control_episodes, sample_episodes
+from recombine.task.episode import Episode, sample_control_episodes, sample_episodes
+from recombine.task.names import Control, Split
 from recombine.task.support import Support
-from recombine.task.teacher import Teacher, init_teacher
-
-Split = Literal["train", "in_dist", "ood", "control"]
-EVAL_SPLITS: tuple[Split, ...] = get_args(Split)[1:]
+from recombine.task.teacher import Teacher, check_teacher, init_teacher
 
 
 def mask_array(support: Support, split: Split) -> Float[Array, "S M"]:
@@ -41,6 +39,7 @@ def sample_split(
     check_size("length", length, least=2)
     key = stream_key(seed, Stream[split], step)
     masks = mask_array(support, split)
+    check_teacher(teacher, support.masks_of(split))
     if split == "control":
         return _jit_control(key, teacher, masks, length, num_episodes, control)
     return teacher, _jit_episodes(key, teacher, masks, length, num_episodes)

@@ -22,6 +22,8 @@ class Support:
     held_out: tuple[Mask, ...]
 
     def __post_init__(self) -> None:
+        for name in ("masks", "held_out"):
+            object.__setattr__(self, name, tuple(map(tuple, getattr(self, name))))
         if not self.masks:
             raise InputError("support.masks", [], "a support needs at least one mask")
         _check_masks("support.masks", self.masks, self.num_modules)
@@ -30,8 +32,9 @@ class Support:
             if not any(mask[module - 1] for mask in self.masks):
                 shown = [format_mask(mask) for mask in self.masks]
                 raise InputError("support.masks", shown, f"no mask covers module {module}; each module needs one")
+        trained = set(self.masks)
         for mask in self.held_out:
-            if mask in self.masks:
+            if mask in trained:
                 raise InputError(
                     "support.held_out", format_mask(mask), "this mask is trained on, so it cannot be held out"
                 )

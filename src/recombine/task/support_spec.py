@@ -53,12 +53,12 @@ def unparse_support(support: Support) -> dict[str, Any]:
 def _from_text(text: str) -> Support:
     if text.lower() in paper.SUPPORTS:
         return paper_support(text.lower())
-    if k_hot := re.fullmatch(r"(\d{1,99})-hot(?::(\d{1,99}))?", text):
+    if k_hot := re.fullmatch(r"([0-9]{1,99})-hot(?::([0-9]{1,99}))?", text):
         num_modules, k = int(k_hot[2] or paper.NUM_MODULES), int(k_hot[1])
         if not 1 <= num_modules <= MOST_MODULES or not 1 <= k <= num_modules:
             raise InputError("support", text, f"K-hot:M has M from 1 to {MOST_MODULES} modules and K from 1 to M")
         return make_support(text, k_hot_masks(num_modules, k))
-    if not text or re.fullmatch(r"[\d,;()\[\]\s]+", text):
+    if not text or re.fullmatch(r"[0-9,;()\[\]\s]+", text):
         return make_support("custom", _mask_list("support", text))
     path = Path(text)
     try:
@@ -85,7 +85,7 @@ def _from_file(path: Path) -> Support:
     if text.lstrip().startswith(("{", "[")):
         try:
             data = json.loads(text)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # ValueError: also an integer of thousands of digits
             raise InputError("support", str(path), f"the file is not valid JSON ({error})") from error
         if isinstance(data, Mapping):
             return _from_mapping({"name": path.stem, **data})
@@ -116,8 +116,11 @@ def _mask_list(field: str, value: Any) -> tuple[Any, ...]:
         return tuple(value)
     if not isinstance(value, str):
         raise InputError(field, value, "a list of masks such as 110,011")
-    if bracketed := re.findall(r"[(\[]([\d,\s]+)[)\]]", value):
-        return tuple(map(_one_mask, bracketed))
+    if re.search(r"[()\[\]]", value):
+        one = r"[(\[][0-9,\s]+[)\]]"
+        if not re.fullmatch(rf"\s*\[?\s*({one}\s*[,;]?\s*)+\]?\s*", value):
+            raise InputError(field, value, "masks in brackets are written (1,1,0),(0,1,1)")
+        return tuple(map(_one_mask, re.findall(one, value)))
     words = value.split(";") if ";" in value else re.split(r"[,\s]+", value)
     return tuple(_one_mask(word) for word in words if word.strip())
 

@@ -7,6 +7,7 @@ import jax
 import optax
 
 from recombine.config import OptimizerConfig
+from recombine.errors import InputError
 
 
 def learning_rate(config: OptimizerConfig) -> optax.Schedule:
@@ -21,6 +22,8 @@ def learning_rate(config: OptimizerConfig) -> optax.Schedule:
 
 
 def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
+    if config.weight_decay is None:
+        raise InputError("optimizer.weight_decay", None, "a number; a Config fills in Table 3's")
     return optax.chain(
         optax.clip_by_global_norm(config.clip_norm),
         optax.adamw(
@@ -33,4 +36,6 @@ def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
 
 def _matrices(parameters: optax.Params) -> optax.Params:
     """Which parameters decay: those that multiply. Biases, norms and tables of position biases do not."""
-    return jax.tree.map_with_path(lambda path, leaf: leaf.ndim >= 2 and path[-1].name != "table", parameters)
+    return jax.tree.map_with_path(
+        lambda path, leaf: leaf.ndim >= 2 and getattr(path[-1], "name", None) != "table", parameters
+    )
