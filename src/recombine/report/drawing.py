@@ -31,7 +31,7 @@ def draw_support(support: Support) -> alt.HConcatChart:
     state = "connected" if support.connected else f"{len(support.components)} components"
     count = len(support.masks)
     subtitle = f"{count} mask{'s' if count > 1 else ''} trained on, {len(support.held_out)} held out · {state}"
-    chart = alt.hconcat(_graph(support), _list(support), spacing=36)
+    chart = alt.hconcat(_graph(support), _list(support), spacing=36, center=True)
     return (
         chart.properties(
             title=alt.TitleParams(support.name, subtitle=subtitle, anchor="start", offset=18),
