@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from recombine import __version__
-from recombine.cli import main
+from recombine.cli.main import main
 
 BAD = [
     ["task", "show", "--support", "conected"],

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from recombine.cli import _parse
+from recombine.cli.main import parse
 from recombine.preset import reproduce_configs
 
 ROOT = Path(__file__).parents[1]
@@ -54,7 +54,7 @@ def test_the_commands_parse() -> None:
     ours = [words[1:] for words in commands if words[0] == "recombine"]
     assert len(ours) >= 6
     for arguments in ours:
-        _parse(arguments)
+        parse(arguments)
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     made = [words[1] for words in commands if words[0] == "make"]
     assert made == ["reproduce", "test"]

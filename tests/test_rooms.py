@@ -69,8 +69,8 @@ def test_no_piles() -> None:
 )
 def test_jax_is_not_imported_for_what_does_not_need_it(arguments: list[str]) -> None:
     code = (
-        "import sys, recombine.cli\n"
-        "try: recombine.cli.main(sys.argv[1:])\n"
+        "import sys, recombine.cli.main\n"
+        "try: recombine.cli.main.main(sys.argv[1:])\n"
         "except SystemExit: pass\n"
         "print(sorted({'jax', 'equinox', 'altair', 'scipy'} & set(sys.modules)))"
     )

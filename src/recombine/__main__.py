@@ -2,7 +2,7 @@
 
 import sys
 
-from recombine.cli import main
+from recombine.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

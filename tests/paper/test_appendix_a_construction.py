@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import erf
 
-from recombine.cli import main
+from recombine.cli.main import main
 from recombine.model.construction import construct, construction_output, construction_tokens
 from recombine.model.linear_transformer import LinearTransformer, init_linear_transformer
 

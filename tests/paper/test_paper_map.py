@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recombine.cli import _parse
+from recombine.cli.main import parse
 
 ROOT = Path(__file__).parents[2]
 ROWS = [
@@ -40,7 +40,7 @@ def test_row(row: list[str]) -> None:
     assert re.search(rf"\b{name}\b", text), f"{test} does not use {symbol}"
     program, *arguments = shlex.split(command.strip("`"))
     assert program == "recombine"
-    _parse(arguments)
+    parse(arguments)
     assert label in LABELS
 
 

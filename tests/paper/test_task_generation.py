@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 from scipy.special import erf
 
-from recombine.cli import main
+from recombine.cli.main import main
 from recombine.task.episode import sample_control_episodes, sample_episode, sample_input
 from recombine.task.teacher import Teacher, init_teacher, task_network
 

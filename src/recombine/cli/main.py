@@ -1,0 +1,82 @@
+"""The command line: parse, call, and an exit code."""
+
+import contextlib
+import io
+import os
+import re
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import tyro
+
+from recombine import __version__
+from recombine.cli.construct import Construct
+from recombine.cli.printing import complain, print_line
+from recombine.cli.reproduce import Reproduce
+from recombine.cli.task import Task
+from recombine.errors import InputError
+
+
+class UsageError(Exception):
+    """The arguments do not parse."""
+
+
+Command = (
+    Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
+    | Annotated[Task, tyro.conf.subcommand("task")]
+    | Annotated[Construct, tyro.conf.subcommand("construct")]
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code is 0 ok, 1 failed, 2 usage, 130 interrupted."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if arguments in (["--version"], ["-V"]):
+        print_line(f"recombine {__version__}")
+        return 0
+    try:
+        parse(arguments).run()
+    except (UsageError, InputError) as error:
+        complain(str(error))
+        return 2
+    except KeyboardInterrupt:
+        complain("interrupted")
+        return 130
+    except BrokenPipeError:  # the reader of our output has left, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (OSError, MemoryError, ArithmeticError) as error:
+        complain(str(error) or type(error).__name__)
+        return 1
+    except RuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):  # JAX's word for no memory left; anything else is a defect of ours
+            raise
+        complain(f"out of memory: smaller sizes are needed ({str(error).splitlines()[0]})")
+        return 1
+    return 0
+
+
+def parse(arguments: list[str]) -> Reproduce | Task | Construct:
+    """The command that the arguments name, or an InputError in one line."""
+    markers = (tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
+    description = "Can an in-context learner recombine what it knows? (--version prints the version.)"
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return tyro.cli(Command, prog="recombine", description=description, args=arguments, config=markers)  # pyright: ignore
+    except SystemExit as leaving:
+        if not leaving.code:  # --help
+            raise
+    raise UsageError(_one_line(complaint.getvalue()))
+
+
+def _one_line(box: str) -> str:
+    """tyro's framed complaint as one line, without the frame and the pointer to the help."""
+    box = re.sub(
+        r"Error parsing (\S+): invalid literal for int\(\) with base 10: (.*?)\s*│", r"\1 = \2: an integer │", box
+    )
+    lines = [re.sub(r"^[│╭╰]\s?|\s*[│╮╯]$", "", line).strip() for line in box.splitlines()[1:-1]]
+    parts = [" ".join(part.split()) for part in re.split(r"─{3,}", " ".join(lines))]
+    said = [part for part in parts if part and not part.startswith(("For full helptext", "Argument helptext"))]
+    return f"{'; '.join(said)} (see recombine --help)"

@@ -1,0 +1,130 @@
+"""`recombine task`: supports and episodes."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from recombine import paper
+from recombine.checks import LARGEST_COUNT, check_seed, check_size
+from recombine.cli.printing import note, print_json, print_line
+from recombine.files import check_output
+from recombine.task.names import Control, Split
+from recombine.task.support_spec import parse_support
+
+
+@dataclass(frozen=True)
+class Show:
+    """Show a support: its masks, the held-out ones, and whether it is connected."""
+
+    support: Annotated[str, tyro.conf.arg(metavar="SUPPORT")] = paper.DEFAULT_SUPPORT
+    """connected, disconnected, connected+, K-hot, K-hot:M, masks such as 110,011, or a file of masks."""
+    held_out: Annotated[str | None, tyro.conf.arg(metavar="MASKS")] = None
+    """Masks to hold out, instead of all others with as many active modules."""
+    figure: Path | None = None
+    """Draw the graph of the modules to this PNG or SVG file."""
+    json: bool = False
+    """Print JSON, which --support reads back from a file."""
+
+    def run(self) -> None:
+        from recombine.report.tables import print_support
+
+        support = parse_support(self.support, self.held_out)
+        if self.figure is not None:
+            check_output("figure", self.figure, (".png", ".svg"))
+            from recombine.report.drawing import draw_support, save_figure
+
+            save_figure(draw_support(support), self.figure)
+            note(f"drawn to {self.figure}")
+        if self.json:
+            print_json(support.as_dict())
+        else:
+            print_support(support)
+
+
+@dataclass(frozen=True)
+class Design:
+    """Draw a random support of a given size and connectivity."""
+
+    size: int
+    """The number of masks."""
+    modules: int = paper.NUM_MODULES
+    """The number of modules M."""
+    k: int = 2
+    """The number of active modules in each mask."""
+    disconnected: bool = False
+    """Two or more groups of modules that no mask ties together."""
+    seed: int = 0
+    """Draws the masks."""
+    json: bool = False
+    """Print JSON, which --support reads back from a file."""
+
+    def run(self) -> None:
+        from recombine.report.tables import print_support
+        from recombine.task.design import design_support
+
+        check_seed("seed", self.seed)
+        check_size("modules", self.modules, most=1000)
+        support = design_support(self.modules, self.k, self.size, not self.disconnected, self.seed)
+        if self.json:
+            print_json(support.as_dict())
+        else:
+            print_support(support)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Sample episodes to an .npz file of plain arrays."""
+
+    out: Path
+    """The .npz file to write."""
+    support: Annotated[str, tyro.conf.arg(metavar="SUPPORT")] = paper.DEFAULT_SUPPORT
+    """connected, disconnected, connected+, K-hot, K-hot:M, masks such as 110,011, or a file of masks."""
+    held_out: Annotated[str | None, tyro.conf.arg(metavar="MASKS")] = None
+    """Masks to hold out, instead of all others with as many active modules."""
+    split: Split = "in_dist"
+    """ood: tasks of held-out masks; control: each episode from a teacher of its own."""
+    control: Control = "teacher"
+    """What the control draws afresh for each episode: the whole teacher, or its modules alone."""
+    episodes: int = 1000
+    """How many."""
+    length: int = 32
+    """N: the context pairs and the query."""
+    input_dim: int = paper.INPUT_DIM
+    """d: numbers in an input x."""
+    hidden_dim: int = paper.HIDDEN_DIM
+    """h: the teacher's hidden units."""
+    seed: int = 0
+    """Draws the teacher and the episodes."""
+
+    def run(self) -> None:
+        from recombine.config import TaskConfig
+
+        check_output("out", self.out, (".npz",))
+        check_size("episodes", self.episodes, most=LARGEST_COUNT)
+        check_size("length", self.length, least=2)
+        check_seed("seed", self.seed)
+        support = parse_support(self.support, self.held_out)
+        support.masks_of(self.split)  # refuses `ood` where nothing is held out
+        task = TaskConfig(support, self.input_dim, self.hidden_dim, self.length, self.control)
+        from recombine.experiment.dataset import sample_dataset, save_dataset
+
+        arrays = sample_dataset(task, self.split, self.episodes, self.seed)
+        save_dataset(self.out, arrays)
+        print_line(f"{self.out}: {', '.join(f'{name} {array.shape}' for name, array in arrays.items())}")
+
+
+@dataclass(frozen=True)
+class Task:
+    """Supports and episodes: show, design, sample."""
+
+    command: Annotated[
+        Annotated[Show, tyro.conf.subcommand("show")]
+        | Annotated[Design, tyro.conf.subcommand("design")]
+        | Annotated[Sample, tyro.conf.subcommand("sample")],
+        tyro.conf.arg(name=""),
+    ]
+
+    def run(self) -> None:
+        self.command.run()
