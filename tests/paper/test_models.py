@@ -145,6 +145,8 @@ def test_the_generated_layer_starts_at_unit_scale() -> None:
             spread.append(np.var(np.einsum("ehd,ed->eh", W, episodes.query_x)))
             if model.base is not None:
                 np.testing.assert_allclose(np.std(model.base), np.std(model.theta), rtol=0.2)
+            terms = 6 + base  # W(ẑ) x is a sum of this many products of unit variance for each of 16 inputs
+            np.testing.assert_allclose(np.std(model.theta) * np.sqrt(terms * 16) / scale, 1, rtol=0.05)
         assert 0.8 < np.sqrt(np.mean(spread)) / scale < 1.25
 
 
