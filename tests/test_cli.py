@@ -57,6 +57,7 @@ BAD = [
     ["reproduce", "--config", "broken.toml"],
     ["reproduce", "--config", "kind.toml"],
     ["reproduce", "--config", "own.toml"],
+    ["reproduce", "--config", "own_kind.toml"],
     ["reproduce", "--config", "shared.toml"],
     ["task", "show", "--held-out", ""],
     ["task", "show", "--support", "2-hot:99999999999999999999"],
@@ -75,6 +76,7 @@ def test_mistakes_get_one_line(
     (tmp_path / "config.toml").write_text("[model]\nnum_heads = 3\n")
     (tmp_path / "broken.toml").write_text("[model")
     (tmp_path / "kind.toml").write_text('[model]\nkind = "transformer"\n')
+    (tmp_path / "own_kind.toml").write_text('[hypertransformer.model]\nkind = "transformer"\n')
     (tmp_path / "own.toml").write_text("transformer = 3\n")
     (tmp_path / "shared.toml").write_text("[transformer.task]\nepisode_length = 4\n")
     before = sorted(tmp_path.rglob("*"))

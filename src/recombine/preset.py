@@ -45,8 +45,7 @@ def _changes(preset: Preset, kind: ModelKind) -> dict[str, Any]:
 def reproduce_configs(preset: Preset, changes: Mapping[str, Any], seed: int | None) -> dict[ModelKind, Config]:
     """Both models' configurations: the preset, then the changes to both, then those under a model's own name."""
     shared = {name: value for name, value in changes.items() if name not in MODEL_CONFIGS}
-    if isinstance(model := shared.get("model"), Mapping) and "kind" in model:
-        raise InputError("model.kind", model["kind"], "both models are trained; leave it out")
+    _refuse_kind("model.kind", shared)
     configs: dict[ModelKind, Config] = {}
     for kind in MODEL_CONFIGS:
         own = changes.get(kind, {})
@@ -54,6 +53,12 @@ def reproduce_configs(preset: Preset, changes: Mapping[str, Any], seed: int | No
             raise InputError(kind, own, f"a table of changes to the {kind} alone, such as [{kind}.model]")
         if only := sorted(own.keys() - {"model", "optimizer"}):
             raise InputError(f"{kind}.{only[0]}", own[only[0]], "both models share it; only model and optimizer differ")
+        _refuse_kind(f"{kind}.model.kind", own)
         config = override(override(preset_config(preset, kind), shared), own)
         configs[kind] = config if seed is None else replace(config, seed=seed)
     return configs
+
+
+def _refuse_kind(field: str, changes: Mapping[str, Any]) -> None:
+    if isinstance(model := changes.get("model"), Mapping) and "kind" in model:
+        raise InputError(field, model["kind"], "both models are trained; leave it out")

@@ -2,16 +2,17 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from recombine.cli.printing import note, print_json
+from recombine.config_file import config_as_dict, read_toml
+from recombine.preset import Preset, reproduce_configs
 
 
 @dataclass(frozen=True)
 class Reproduce:
     """Train the paper's two models and score them in and out of distribution, beside the references."""
 
-    preset: Literal["smoke", "quick", "paper"] = "quick"
+    preset: Preset = "quick"
     """paper: the paper's settings, hours. quick: smaller tasks and models, minutes. smoke: to see that it runs."""
     config: Path | None = None
     """A TOML file of changes to the preset."""
@@ -21,9 +22,6 @@ class Reproduce:
     """Print JSON, with the configurations and every score."""
 
     def run(self) -> None:
-        from recombine.config_file import config_as_dict, read_toml
-        from recombine.preset import reproduce_configs
-
         configs = reproduce_configs(self.preset, read_toml(self.config) if self.config else {}, self.seed)
         task = configs["transformer"].task
         if not task.support.held_out:

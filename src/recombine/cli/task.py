@@ -11,7 +11,7 @@ from recombine.checks import LARGEST_COUNT, check_seed, check_size
 from recombine.cli.printing import note, print_json, print_line
 from recombine.files import check_output
 from recombine.task.names import Control, Split
-from recombine.task.support_spec import parse_support
+from recombine.task.support_spec import MOST_MODULES, parse_support
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Design:
         from recombine.task.design import design_support
 
         check_seed("seed", self.seed)
-        check_size("modules", self.modules, most=1000)
+        check_size("modules", self.modules, most=MOST_MODULES)
         support = design_support(self.modules, self.k, self.size, not self.disconnected, self.seed)
         if self.json:
             print_json(support.as_dict())
