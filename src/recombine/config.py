@@ -132,12 +132,26 @@ class OptimizerConfig:
 
 @dataclass(frozen=True)
 class MeasureConfig:
-    """How much is measured."""
+    """How much is measured, and how often."""
 
     episodes: int = paper.EVAL_EPISODES  # per split
+    snapshots: int = 50  # evenly over the run, besides the one before the first step
 
     def __post_init__(self) -> None:
         check_size("measure.episodes", self.episodes, least=2, most=LARGEST_COUNT)
+        check_size("measure.snapshots", self.snapshots)
+
+
+@dataclass(frozen=True)
+class ComputeConfig:
+    """How a training step is computed: it changes the bits of a run, not what is trained."""
+
+    path: Literal["fast", "plain"] = "fast"  # plain: the model as the paper writes it, every token through every block
+    precision: Literal["float32", "bfloat16"] = "float32"  # of the passes; parameters and optimiser stay float32
+
+    def __post_init__(self) -> None:
+        check_choice("compute.path", self.path, "fast", "plain")
+        check_choice("compute.precision", self.precision, "float32", "bfloat16")
 
 
 @dataclass(frozen=True)
@@ -148,6 +162,7 @@ class Config:
     model: ModelConfig = field(default_factory=TransformerConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     measure: MeasureConfig = field(default_factory=MeasureConfig)
+    compute: ComputeConfig = field(default_factory=ComputeConfig)
     seed: int = 0  # draws the initial parameters and the data, and the teacher unless teacher_seed does
     teacher_seed: int | None = None
 

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Key
 from recombine.config import Config, HypertransformerConfig
 from recombine.errors import InputError
 from recombine.model.linear import Linear
-from recombine.model.trunk import Trunk, TrunkModel
+from recombine.model.trunk import Trunk, TrunkModel, pair_tokens
 
 
 class Hypertransformer(TrunkModel):
@@ -43,13 +43,13 @@ class Hypertransformer(TrunkModel):
         self.base = scale * jax.random.normal(base_key, shape, jnp.float32) if model.base_weights else None
         self.readout = Linear(model.hidden_dim, 1, key=readout_key)
 
-    def embed(
+    def tokens(
         self,
         context_x: Float[Array, "context d"],
         context_y: Float[Array, "context"],
         query_x: Float[Array, "d"],
-    ) -> Float[Array, "tokens embed"]:
-        return self.trunk.embed(context_x, context_y, jnp.zeros_like(query_x))
+    ) -> Float[Array, "tokens d+1"]:
+        return pair_tokens(context_x, context_y, jnp.zeros_like(query_x))
 
     def execute(self, z: Float[Array, "latent"], x: Float[Array, "d"]) -> Float[Array, ""]:
         """The task network that a latent stands for: W(z) = Σ_m z_m θ_m, one hidden GELU layer, the readout."""

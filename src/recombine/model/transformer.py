@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Key
 from recombine.config import Config, TransformerConfig
 from recombine.errors import InputError
 from recombine.model.linear import Linear
-from recombine.model.trunk import Trunk, TrunkModel
+from recombine.model.trunk import Trunk, TrunkModel, pair_tokens
 
 
 class Transformer(TrunkModel):
@@ -25,13 +25,13 @@ class Transformer(TrunkModel):
         self.trunk = Trunk(config.model, config.task.input_dim, key=trunk_key)
         self.readout = Linear(config.model.embed_dim, 1, key=readout_key)
 
-    def embed(
+    def tokens(
         self,
         context_x: Float[Array, "context d"],
         context_y: Float[Array, "context"],
         query_x: Float[Array, "d"],
-    ) -> Float[Array, "tokens embed"]:
-        return self.trunk.embed(context_x, context_y, query_x)
+    ) -> Float[Array, "tokens d+1"]:
+        return pair_tokens(context_x, context_y, query_x)
 
     def read_out(self, X: Float[Array, "tokens embed"], query_x: Float[Array, "d"]) -> tuple[Float[Array, ""], None]:
         return self.readout(self.trunk.read(X))[0], None

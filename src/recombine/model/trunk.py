@@ -38,24 +38,16 @@ class Trunk(eqx.Module):
         )
         self.final_norm = eqx.nn.LayerNorm(config.embed_dim, dtype=jnp.float32) if config.final_norm else None
 
-    def embed(
-        self,
-        context_x: Float[Array, "context d"],
-        context_y: Float[Array, "context"],
-        last_x: Float[Array, "d"],
-    ) -> Float[Array, "tokens embed"]:
-        """(x₁, y₁), …, (x_{N−1}, y_{N−1}), (last_x, 0), each pair a token."""
-        x = jnp.concatenate([context_x, last_x[None]])
-        y = jnp.concatenate([context_y, jnp.zeros_like(context_y, shape=1)])
-        return self.embedding(jnp.concatenate([x, y[:, None]], axis=1))
+    def position_bias(self, layer: int, num_tokens: int) -> Float[Array, "heads tokens tokens"] | None:
+        """The bias on the scores of block `layer` (from 0)."""
+        biases = self.position_biases
+        return biases[min(layer, len(biases) - 1)](num_tokens) if biases else None
 
     def apply_block(
         self, layer: int, X: Float[Array, "tokens embed"]
     ) -> tuple[Float[Array, "tokens embed"], Float[Array, "heads tokens tokens"]]:
         """The stream after block `layer` (from 0), and the attention weights."""
-        biases = self.position_biases
-        bias = biases[min(layer, len(biases) - 1)](len(X)) if biases else None
-        return self.blocks[layer](X, bias)
+        return self.blocks[layer](X, self.position_bias(layer, len(X)))
 
     def read(self, X: Float[Array, "tokens embed"]) -> Float[Array, "embed"]:
         """What the read-out sees: the last token, normalised."""
@@ -68,6 +60,14 @@ class TrunkModel(eqx.Module):
     trunk: eqx.AbstractVar[Trunk]
 
     @abstractmethod
+    def tokens(
+        self,
+        context_x: Float[Array, "context d"],
+        context_y: Float[Array, "context"],
+        query_x: Float[Array, "d"],
+    ) -> Float[Array, "tokens d+1"]:
+        """The pairs (x, y) that the trunk sees."""
+
     def embed(
         self,
         context_x: Float[Array, "context d"],
@@ -75,6 +75,7 @@ class TrunkModel(eqx.Module):
         query_x: Float[Array, "d"],
     ) -> Float[Array, "tokens embed"]:
         """The residual stream before the first block."""
+        return self.trunk.embedding(self.tokens(context_x, context_y, query_x))
 
     @abstractmethod
     def read_out(
@@ -96,3 +97,12 @@ class TrunkModel(eqx.Module):
             attention.append(weights)
         y, latent = self.read_out(X, query_x)
         return Output(y, Trace(jnp.stack(residual), jnp.stack(attention), latent))
+
+
+def pair_tokens(
+    context_x: Float[Array, "context d"], context_y: Float[Array, "context"], last_x: Float[Array, "d"]
+) -> Float[Array, "tokens d+1"]:
+    """(x₁, y₁), …, (x_{N−1}, y_{N−1}), (last_x, 0), each pair a token."""
+    x = jnp.concatenate([context_x, last_x[None]])
+    y = jnp.concatenate([context_y, jnp.zeros_like(context_y, shape=1)])
+    return jnp.concatenate([x, y[:, None]], axis=1)

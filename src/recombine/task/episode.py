@@ -42,10 +42,15 @@ def sample_episode(key: Key[Array, ""], teacher: Teacher, masks: Float[Array, "S
 
 
 def sample_episodes(
-    key: Key[Array, ""], teacher: Teacher, masks: Float[Array, "S M"], length: int, num_episodes: int
+    key: Key[Array, ""],
+    teacher: Teacher,
+    masks: Float[Array, "S M"],
+    length: int,
+    num_episodes: int,
+    first: int | Int[Array, ""] = 0,
 ) -> Episode:
-    """A batch. Episode i depends on the key and on i alone, so a shorter batch is the start of a longer one."""
-    return jax.vmap(lambda key: sample_episode(key, teacher, masks, length))(episode_keys(key, num_episodes))
+    """The episodes `first`, `first` + 1, …. Episode i depends on the key and on i alone, however a batch is cut."""
+    return jax.vmap(lambda key: sample_episode(key, teacher, masks, length))(episode_keys(key, num_episodes, first))
 
 
 def sample_control_episodes(
@@ -72,5 +77,6 @@ def sample_control_episodes(
     return jax.vmap(sample)(episode_keys(key, num_episodes))
 
 
-def episode_keys(key: Key[Array, ""], num_episodes: int) -> Key[Array, "E"]:
-    return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, jnp.arange(num_episodes, dtype=jnp.uint32))
+def episode_keys(key: Key[Array, ""], num_episodes: int, first: int | Int[Array, ""] = 0) -> Key[Array, "E"]:
+    numbers = jnp.arange(num_episodes, dtype=jnp.uint32) + jnp.asarray(first, jnp.uint32)
+    return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, numbers)

@@ -1,5 +1,6 @@
 """The training loop: yields snapshots, and leaves measuring and storing to the caller."""
 
+import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -7,19 +8,24 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jax.sharding import Mesh, PartitionSpec
+from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from recombine.config import Config
-from recombine.model.build import Model
+from recombine.errors import InputError
 from recombine.task.teacher import Teacher
-from recombine.train.step import State, init_state, train_step
+from recombine.train.step import State, compiled_part, train_step
+
+# A dispatch runs as many steps as take about this long, so that a signal need not wait longer for its answer.
+SECONDS_PER_DISPATCH = 0.5
+MOST_STEPS_PER_DISPATCH = 1024
 
 
 class Snapshot(NamedTuple):
-    """The model after `step` steps, and the losses since the last snapshot."""
+    """The state after `step` steps, and the losses of the steps since the last snapshot."""
 
     step: int
-    model: Model
+    state: State
     losses: np.ndarray
 
 
@@ -27,31 +33,107 @@ class NonFiniteLoss(ArithmeticError):
     """Training diverged."""
 
 
-def train(config: Config, teacher: Teacher, every: int) -> Iterator[Snapshot]:
-    """Train from scratch; a snapshot every `every` steps, and one at the end."""
-    state = init_state(config)
-    step, last = 0, config.optimizer.num_steps
+class Steps(NamedTuple):
+    """What a dispatch gives: the state, the losses (the first `done` of them, and the one that is not finite)."""
+
+    state: State
+    losses: Float[Array, "most"]
+    done: Int[Array, ""]
+    finite: Bool[Array, ""]
+
+
+def train(
+    config: Config, teacher: Teacher, state: State, step: int, every: int, devices: int = 1
+) -> Iterator[Snapshot]:
+    """Train from `state`, after `step` steps, to the end.
+
+    A snapshot after each dispatch; one falls on every multiple of `every`, and on the last step. How the steps are
+    cut into dispatches depends on the clock and changes no bit of the result.
+    """
+    check_devices(config, devices)
+    static, seed = compiled_part(config), jnp.asarray(config.seed, jnp.uint32)
+    last, per_dispatch = config.optimizer.num_steps, 1  # the first one also compiles
     while step < last:
-        count = min(every, last - step)
-        state, losses = _run_steps(config, teacher, state, jnp.asarray(step), count)
-        losses = np.asarray(losses)
-        if not np.isfinite(losses).all():
-            at = step + int(np.flatnonzero(~np.isfinite(losses))[0])
-            raise NonFiniteLoss(f"the loss of step {at} is {losses[at - step]}; a lower learning rate may help")
-        step += count
-        yield Snapshot(step, state.model, losses)
+        count = min(per_dispatch, last - step, every - step % every)
+        started = time.monotonic()
+        steps = run_steps(static, seed, teacher, state, jnp.asarray(step), jnp.asarray(count), devices)
+        done, losses = int(steps.done), np.asarray(steps.losses)
+        per_dispatch = _next_count(count, time.monotonic() - started, first=per_dispatch == 1)
+        step, state = step + done, steps.state
+        if done:
+            yield Snapshot(step, state, losses[:done])
+        if not steps.finite:
+            raise NonFiniteLoss(
+                f"step {step} was not taken: its loss is {losses[done]} or its gradient is not finite; "
+                "a lower learning rate may help"
+            )
+
+
+def check_devices(config: Config, devices: int) -> None:
+    there = len(jax.devices())
+    if not 1 <= devices <= there:
+        raise InputError("devices", devices, f"from 1 to the {there} that JAX sees here")
+    if config.optimizer.batch_size % devices:
+        raise InputError("devices", devices, f"must divide optimizer.batch_size = {config.optimizer.batch_size}")
+
+
+def _next_count(count: int, seconds: float, first: bool) -> int:
+    if first:
+        return 2
+    wanted = int(count * SECONDS_PER_DISPATCH / max(seconds, 1e-9))
+    return max(1, min(wanted, 4 * count, MOST_STEPS_PER_DISPATCH))
+
+
+def many_steps(
+    config: Config,
+    seed: UInt32[Array, ""],
+    teacher: Teacher,
+    state: State,
+    start: Int[Array, ""],
+    count: Int[Array, ""],
+    devices: int = 1,
+) -> Steps:
+    """`count` steps, or fewer if one is not finite. Pure; `jax.vmap` over seed, teacher and state trains many seeds."""
+    arrays, rest = eqx.partition(state, eqx.is_array)
+
+    def going(carry: tuple) -> Bool[Array, ""]:
+        done, _, _, finite = carry
+        return (done < count) & finite
+
+    def step(carry: tuple) -> tuple:
+        done, arrays, losses, _ = carry
+        result = train_step(config, seed, teacher, eqx.combine(arrays, rest), start + done, devices)
+        arrays = eqx.filter(result.state, eqx.is_array)
+        return done + result.finite, arrays, losses.at[done].set(result.loss), result.finite
+
+    losses = jnp.zeros(MOST_STEPS_PER_DISPATCH, jnp.float32)
+    carry = (jnp.zeros((), start.dtype), arrays, losses, jnp.asarray(True))
+    done, arrays, losses, finite = jax.lax.while_loop(going, step, carry)
+    return Steps(eqx.combine(arrays, rest), losses, done, finite)
 
 
 @eqx.filter_jit
-def _run_steps(
-    config: Config, teacher: Teacher, state: State, start: Array, count: int
-) -> tuple[State, Float[Array, "count"]]:
-    """`count` steps in one dispatch."""
+def run_steps(
+    config: Config,
+    seed: UInt32[Array, ""],
+    teacher: Teacher,
+    state: State,
+    start: Int[Array, ""],
+    count: Int[Array, ""],
+    devices: int = 1,
+) -> Steps:
+    """`many_steps` in one dispatch, each device with its share of the batch."""
+    if devices == 1:
+        return many_steps(config, seed, teacher, state, start, count)
     arrays, rest = eqx.partition(state, eqx.is_array)
 
-    def step(arrays, index):
-        state, loss = train_step(config, teacher, eqx.combine(arrays, rest), index)
-        return eqx.filter(state, eqx.is_array), loss
+    def share(seed, teacher, arrays, start, count):
+        steps = many_steps(config, seed, teacher, eqx.combine(arrays, rest), start, count, devices)
+        return steps._replace(state=eqx.filter(steps.state, eqx.is_array))
 
-    arrays, losses = jax.lax.scan(step, arrays, start + jnp.arange(count))
-    return eqx.combine(arrays, rest), losses
+    mesh = Mesh(np.array(jax.devices()[:devices]), ("batch",))
+    # Every device ends with the same state: the averaged gradient is the same on each. JAX cannot check that.
+    everywhere = PartitionSpec()
+    sharded = jax.shard_map(share, mesh=mesh, in_specs=everywhere, out_specs=everywhere, check_vma=False)
+    steps = sharded(seed, teacher, arrays, start, count)
+    return steps._replace(state=eqx.combine(steps.state, rest))

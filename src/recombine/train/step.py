@@ -3,21 +3,33 @@
 Paper: Section 2, "In-context learning": the mean squared error at the query; Appendix C.2: x and z sampled online.
 """
 
-from typing import NamedTuple
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Bool, Float, Int, UInt32
 
-from recombine.config import Config
+from recombine.config import ComputeConfig, Config, MeasureConfig
 from recombine.model.build import Model, build_model
+from recombine.model.fast import fast_predict
+from recombine.model.trunk import TrunkModel
 from recombine.stream import Stream, stream_key
 from recombine.task.episode import Episode, sample_episodes
 from recombine.task.split import mask_array, run_teacher
 from recombine.task.teacher import Teacher
 from recombine.train.optimizer import make_optimizer
+
+# On a CPU the passes go through the batch in pieces of about this many tokens, whose intermediate results stay in
+# the cache: 1.1 times as fast as all at once, and a fraction of the memory. Accelerators take the batch whole.
+TOKENS_AT_ONCE = 2048
+
+PLAIN = ComputeConfig(path="plain")
+
+T = TypeVar("T")
 
 
 class State(NamedTuple):
@@ -27,6 +39,14 @@ class State(NamedTuple):
     optimizer: optax.OptState
 
 
+class StepResult(NamedTuple):
+    """The state after a step, and its loss before the update. If that or its gradient is not finite, no update."""
+
+    state: State
+    loss: Float[Array, ""]
+    finite: Bool[Array, ""]
+
+
 def config_teacher(config: Config) -> Teacher:
     """The teacher of a run."""
     task = config.task
@@ -34,25 +54,90 @@ def config_teacher(config: Config) -> Teacher:
     return run_teacher(seed, task.support, task.input_dim, task.hidden_dim)
 
 
+def compiled_part(config: Config) -> Config:
+    """The configuration with all that a compiled step does not depend on put to its default: one program for all."""
+    return replace(config, seed=0, teacher_seed=None, measure=MeasureConfig())
+
+
 def init_state(config: Config) -> State:
     # Compiled as a whole: drawing the arrays one by one compiles each of them.
-    model = eqx.filter_jit(build_model)(config, key=stream_key(config.seed, Stream.init))
+    model = eqx.filter_jit(build_model)(compiled_part(config), key=stream_key(config.seed, Stream.init))
     return State(model, make_optimizer(config.optimizer).init(eqx.filter(model, eqx.is_inexact_array)))
 
 
-def query_loss(model: Model, episodes: Episode) -> Float[Array, ""]:
+def predict_batch(model: Model, episodes: Episode, compute: ComputeConfig = PLAIN) -> Float[Array, "B"]:
+    """The predicted query labels, by the path and in the precision that `compute` names."""
+    inputs = (episodes.context_x, episodes.context_y, episodes.query_x)
+    if compute.precision == "bfloat16":
+        model, inputs = _cast(model, jnp.bfloat16), _cast(inputs, jnp.bfloat16)
+    with jax.default_matmul_precision("highest" if compute.precision == "float32" else "default"):
+        if compute.path == "fast" and isinstance(model, TrunkModel):
+            y = fast_predict(model, *inputs)
+        else:
+            y = jax.vmap(model)(*inputs).y
+    return y.astype(episodes.query_y.dtype)
+
+
+def query_loss(model: Model, episodes: Episode, compute: ComputeConfig = PLAIN) -> Float[Array, ""]:
     """The mean squared error of the predicted query labels."""
-    output = jax.vmap(model)(episodes.context_x, episodes.context_y, episodes.query_x)
-    return jnp.mean((output.y - episodes.query_y) ** 2)
+    return jnp.mean((predict_batch(model, episodes, compute) - episodes.query_y) ** 2)
 
 
-def train_step(config: Config, teacher: Teacher, state: State, step: Int[Array, ""]) -> tuple[State, Float[Array, ""]]:
-    """Sample the step's episodes, take the gradient, update. Returns the new state and the loss before it."""
-    key = stream_key(config.seed, Stream.train, step)
+def train_step(
+    config: Config,
+    seed: UInt32[Array, ""],
+    teacher: Teacher,
+    state: State,
+    step: Int[Array, ""],
+    devices: int = 1,
+) -> StepResult:
+    """Sample the step's episodes, take the gradient, update.
+
+    With several devices this is one device's part of the step, inside a `shard_map` over the axis "batch": it draws
+    and differentiates its share of the episodes, and the gradients are averaged.
+    """
+    share = config.optimizer.batch_size // devices
+    first = jax.lax.axis_index("batch") * share if devices > 1 else 0
+    key = stream_key(seed, Stream.train, step)
     masks = mask_array(config.task.support, "train")
-    episodes = sample_episodes(key, teacher, masks, config.task.episode_length, config.optimizer.batch_size)
-    loss, gradient = eqx.filter_value_and_grad(query_loss)(state.model, episodes)
-    updates, optimizer_state = make_optimizer(config.optimizer).update(
-        gradient, state.optimizer, eqx.filter(state.model, eqx.is_inexact_array)
-    )
-    return State(eqx.apply_updates(state.model, updates), optimizer_state), loss
+    episodes = sample_episodes(key, teacher, masks, config.task.episode_length, share, first)
+    loss, gradient = _loss_and_gradient(config, state.model, episodes)
+    if devices > 1:
+        flat, unflatten = ravel_pytree((loss, gradient))  # one exchange between the devices, not one per parameter
+        loss, gradient = unflatten(jax.lax.pmean(flat, "batch"))
+    finite = jnp.isfinite(loss) & jnp.isfinite(optax.global_norm(gradient))
+    parameters, rest = eqx.partition(state.model, eqx.is_inexact_array)
+
+    def update() -> tuple:
+        updates, optimizer = make_optimizer(config.optimizer).update(gradient, state.optimizer, parameters)
+        return optax.apply_updates(parameters, updates), optimizer
+
+    parameters, optimizer = jax.lax.cond(finite, update, lambda: (parameters, state.optimizer))
+    return StepResult(State(eqx.combine(parameters, rest), optimizer), loss, finite)
+
+
+def _loss_and_gradient(config: Config, model: Model, episodes: Episode) -> tuple[Float[Array, ""], Model]:
+    """Over the batch, in pieces of equal size."""
+    loss_and_gradient = eqx.filter_value_and_grad(query_loss)
+    num_pieces = _num_pieces(len(episodes.query_y), config.task.episode_length)
+    if num_pieces == 1:
+        return loss_and_gradient(model, episodes, config.compute)
+    pieces = jax.tree.map(lambda array: array.reshape(num_pieces, -1, *array.shape[1:]), episodes)
+
+    def add(total: tuple, piece: Episode) -> tuple[tuple, None]:
+        return jax.tree.map(jnp.add, total, loss_and_gradient(model, piece, config.compute)), None
+
+    zeros = (jnp.zeros((), jnp.float32), jax.tree.map(jnp.zeros_like, eqx.filter(model, eqx.is_inexact_array)))
+    total, _ = jax.lax.scan(add, zeros, pieces)
+    return jax.tree.map(lambda sum_: sum_ / num_pieces, total)
+
+
+def _num_pieces(num_episodes: int, episode_length: int) -> int:
+    if jax.default_backend() != "cpu":
+        return 1
+    most = max(1, TOKENS_AT_ONCE // episode_length)
+    return next(n for n in range(1, num_episodes + 1) if num_episodes % n == 0 and num_episodes // n <= most)
+
+
+def _cast(tree: T, dtype: jnp.dtype) -> T:
+    return jax.tree.map(lambda leaf: leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf, tree)

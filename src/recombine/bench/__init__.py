@@ -1,0 +1,1 @@
+"""Throughput and memory of a training step, beside the peers'."""

@@ -1,0 +1,222 @@
+"""The fast path: the plain model's predictions and gradients, for a batch of episodes, with less arithmetic.
+
+The prediction reads one token, the last, after the last block; and before the first block a token is an affine map
+of r = d + 2 numbers, t = (x, y, 1). From this follows, exactly:
+
+- *Read-out only.* The last block is needed for the read-out token alone.
+- *Associativity.* Its scores are q·(h W_k) = (q W_kᵀ)·h and what it gathers is Σ w_n (h_n W_v) = (Σ w_n h_n) W_v, so
+  that no key or value is ever formed. (A key's bias shifts all scores of a row alike, which softmax ignores.)
+- *Folding.* The first LayerNorm is linear in u = (t/σ, 1), r + 1 numbers, with σ² = t C Cᵀ tᵀ / D + ε for the centred
+  embedding C. So the first block's scores are a quadratic form in u, and its output is linear in what is gathered of
+  u: no product there is wider than r + 1.
+- *The sum for free.* The last entry of u is 1, so the last entry of Σ exp(s_n) u_n is the softmax's denominator; in
+  the backward pass the same entry carries the term that softmax subtracts.
+
+The backward passes of the products, of GELU and of the first attention are written out: left to automatic
+differentiation, XLA multiplies the weights' gradients in a layout 2–3 times slower, and computes GELU's erf twice.
+`docs/performance.md` has the measurements.
+"""
+
+from math import pi, sqrt
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from recombine.model.attention import MultiHeadAttention
+from recombine.model.block import Block, Feedforward
+from recombine.model.linear import Linear
+from recombine.model.trunk import Trunk, TrunkModel
+
+
+def fast_predict(
+    model: TrunkModel,
+    context_x: Float[Array, "B context d"],
+    context_y: Float[Array, "B context"],
+    query_x: Float[Array, "B d"],
+) -> Float[Array, "B"]:
+    """What `jax.vmap(model)` predicts."""
+    tokens = jax.vmap(model.tokens)(context_x, context_y, query_x)
+    last = _last_stream(model.trunk, tokens)
+    return jax.vmap(model.read_out)(last[:, None], query_x)[0]
+
+
+def _last_stream(trunk: Trunk, tokens: Float[Array, "B N pair"]) -> Float[Array, "B D"]:
+    """The residual stream of the last token after the last block."""
+    B, N, _ = tokens.shape
+    first, *others = trunk.blocks
+    X = _first_attention(trunk, tokens, only_last=not others)
+    X = X + _feedforward(first, X)
+    for layer, block in enumerate(others, start=1):
+        h = jax.vmap(block.attention_norm)(X).reshape(B, N, -1)
+        bias = _bias(trunk, layer, N)
+        if layer == len(others):
+            X = X.reshape(h.shape)[:, -1] + _attend_from_last(block.attention, h, bias)
+        else:
+            X = X + _attend(block.attention, h, bias)
+        X = X + _feedforward(block, X)
+    return X
+
+
+def _first_attention(trunk: Trunk, tokens: Float[Array, "B N pair"], only_last: bool) -> Float[Array, "rows D"]:
+    """The stream after the first block's attention, a row for each token of each episode, or for the last alone."""
+    B, N, _ = tokens.shape
+    block, embedding = trunk.blocks[0], trunk.embedding
+    attention, norm = block.attention, block.attention_norm
+    H = attention.num_heads
+    ones = jnp.ones_like(tokens, shape=(B, N, 1))
+    t = jnp.concatenate([tokens, ones], axis=-1)
+    E = jnp.concatenate([embedding.weight, embedding.bias[None]])  # the embedding is t E
+    r, D = E.shape
+    C = E - E.mean(axis=1, keepdims=True)
+    rows = t.reshape(B * N, r)
+    variance = (_data_product(rows, C @ C.T / D) * rows).sum(axis=-1).reshape(B, N, 1)
+    u = jnp.concatenate([t * jax.lax.rsqrt(variance + norm.eps), ones], axis=-1)
+    A = jnp.concatenate([C * norm.weight, norm.bias[None]])  # LayerNorm(t E) = u A
+
+    A_q, A_k, A_v = (_heads(A @ linear.weight, H) for linear in (attention.query, attention.key, attention.value))
+    A_q = A_q.at[:, -1].add(attention.query.bias.reshape(H, -1))
+    A_v = A_v.at[:, -1].add(attention.value.bias.reshape(H, -1))
+    form = (A_q @ A_k.swapaxes(1, 2) * attention.scale).swapaxes(0, 1).reshape(r + 1, -1)  # u form uᵀ in each head
+    out = (A_v @ attention.output.weight.reshape(H, -1, D)).reshape(-1, D)
+
+    bias = _bias(trunk, 0, N)
+    if only_last:
+        p = (u[:, -1] @ form).reshape(B, H, r + 1)
+        gathered = _gather_from_last(p, u, bias).reshape(B, -1)
+        return t[:, -1] @ E + gathered @ out + attention.output.bias
+    p = _product(u.reshape(B * N, -1), form).reshape(B, N, H, -1).swapaxes(1, 2)
+    gathered = _gather(p.reshape(B, H * N, -1), u, None if bias is None else bias.reshape(H * N, N))
+    gathered = gathered.reshape(B, H, N, -1).swapaxes(1, 2).reshape(B * N, -1)
+    return _data_product(rows, E) + _product(gathered, out) + attention.output.bias
+
+
+def _attend(
+    attention: MultiHeadAttention, h: Float[Array, "B N D"], bias: Float[Array, "H N N"] | None
+) -> Float[Array, "rows D"]:
+    """A block between the first and the last: attention as it stands."""
+    B, N, D = h.shape
+    rows = h.reshape(B * N, D)
+    q, k, v = (
+        _linear(linear, rows).reshape(B, N, attention.num_heads, -1).swapaxes(1, 2)
+        for linear in (attention.query, attention.key, attention.value)
+    )
+    scores = q @ k.swapaxes(2, 3) * attention.scale
+    weights = jax.nn.softmax(scores if bias is None else scores + bias, axis=-1)
+    return _linear(attention.output, (weights @ v).swapaxes(1, 2).reshape(B * N, D))
+
+
+def _attend_from_last(
+    attention: MultiHeadAttention, h: Float[Array, "B N D"], bias: Float[Array, "H N N"] | None
+) -> Float[Array, "B D"]:
+    """The last block: what the last token gathers, without keys and values."""
+    H = attention.num_heads
+    W_k, W_v = _heads(attention.key.weight, H), _heads(attention.value.weight, H)
+    q = attention.query(h[:, -1]).reshape(len(h), H, -1)
+    p = jnp.einsum("bhe,hde->bhd", q, W_k) * attention.scale
+    gathered = jnp.einsum("bhd,hde->bhe", _gather_from_last(p, h, bias), W_v)
+    return attention.output(gathered.reshape(len(h), -1) + attention.value.bias)
+
+
+def _gather_from_last(
+    p: Float[Array, "B H r"], u: Float[Array, "B N r"], bias: Float[Array, "H N N"] | None
+) -> Float[Array, "B H r"]:
+    """softmax(p uᵀ + bias) u for the last token's p."""
+    scores = p @ u.swapaxes(1, 2)
+    return jax.nn.softmax(scores if bias is None else scores + bias[:, -1], axis=-1) @ u
+
+
+def _feedforward(block: Block, X: Float[Array, "rows D"]) -> Float[Array, "rows D"]:
+    feedforward: Feedforward = block.feedforward
+    h = jax.vmap(block.feedforward_norm)(X)
+    return _linear(feedforward.contract, _gelu(_linear(feedforward.expand, h)))
+
+
+def _bias(trunk: Trunk, layer: int, num_tokens: int) -> Float[Array, "H N N"] | None:
+    """The position bias, and −∞ where a causal model may not look."""
+    bias, attention = trunk.position_bias(layer, num_tokens), trunk.blocks[layer].attention
+    if not attention.causal:
+        return bias
+    hidden = jnp.where(jnp.tri(num_tokens, dtype=bool), 0.0, -jnp.inf)
+    return jnp.broadcast_to(hidden, (attention.num_heads, *hidden.shape)) if bias is None else bias + hidden
+
+
+def _heads(W: Float[Array, "rows D"], num_heads: int) -> Float[Array, "H rows head_dim"]:
+    return W.reshape(len(W), num_heads, -1).swapaxes(0, 1)
+
+
+def _linear(linear: Linear, X: Float[Array, "rows inputs"]) -> Float[Array, "rows outputs"]:
+    return _product(X, linear.weight) + linear.bias
+
+
+@jax.custom_vjp
+def _product(X: Float[Array, "rows i"], W: Float[Array, "i o"]) -> Float[Array, "rows o"]:
+    return X @ W
+
+
+@jax.custom_vjp
+def _data_product(X: Float[Array, "rows i"], W: Float[Array, "i o"]) -> Float[Array, "rows o"]:
+    """X W where X is data, whose gradient nobody asks for."""
+    return X @ W
+
+
+def _weight_gradient(X: Float[Array, "rows i"], G: Float[Array, "rows o"]) -> Float[Array, "i o"]:
+    return _transposed(X) @ G
+
+
+def _transposed(X: Float[Array, "*batch m n"]) -> Float[Array, "*batch n m"]:
+    """Xᵀ in memory. Without the barrier XLA folds it into the product, which then runs at half the rate or less."""
+    return jax.lax.optimization_barrier(X.swapaxes(-1, -2))
+
+
+_product.defvjp(lambda X, W: (X @ W, (X, W)), lambda saved, G: (G @ saved[1].T, _weight_gradient(saved[0], G)))
+_data_product.defvjp(lambda X, W: (X @ W, X), lambda X, G: (jnp.zeros_like(X), _weight_gradient(X, G)))
+
+
+@jax.custom_vjp
+def _gelu(x: Float[Array, "rows o"]) -> Float[Array, "rows o"]:
+    """x Φ(x), with its derivative kept from the forward pass."""
+    return x * _normal_cdf(x)
+
+
+def _normal_cdf(x: Float[Array, "rows o"]) -> Float[Array, "rows o"]:
+    return 0.5 * (1 + jax.lax.erf(x / sqrt(2)))
+
+
+def _gelu_forward(x: Float[Array, "rows o"]) -> tuple[Float[Array, "rows o"], Float[Array, "rows o"]]:
+    cdf = _normal_cdf(x)
+    return x * cdf, cdf + x * jnp.exp(-0.5 * x * x) / sqrt(2 * pi)
+
+
+_gelu.defvjp(_gelu_forward, lambda derivative, G: (derivative * G,))
+
+
+@jax.custom_vjp
+def _gather(
+    p: Float[Array, "B HN r"], u: Float[Array, "B N r"], bias: Float[Array, "HN N"] | None
+) -> Float[Array, "B HN r"]:
+    """softmax(p uᵀ + bias) u, where the last entry of every u is 1."""
+    return _gather_forward(p, u, bias)[0]
+
+
+def _gather_forward(p, u, bias):
+    scores = jnp.matmul(p, u.swapaxes(1, 2), preferred_element_type=jnp.promote_types(p.dtype, jnp.float32))
+    scores = scores if bias is None else scores + bias
+    e = jnp.exp(scores - scores.max(axis=-1, keepdims=True)).astype(u.dtype)
+    total = e @ u
+    denominator = total[..., -1:]
+    gathered = total / denominator
+    return gathered, (p, u, bias, e, gathered, denominator)
+
+
+def _gather_backward(saved, G):
+    p, u, bias, e, gathered, denominator = saved
+    # dscores = e/Z ⊙ (G uᵀ − G·gathered), and the subtraction is one more column: u's last entry is 1.
+    scaled = G / denominator
+    shifted = scaled.at[..., -1].add(-(scaled * gathered).sum(axis=-1))
+    dscores = e * (shifted @ u.swapaxes(1, 2))
+    du = (_transposed(p) @ dscores + _transposed(scaled) @ e).swapaxes(1, 2)
+    return dscores @ u, du, None if bias is None else dscores.sum(axis=0)
+
+
+_gather.defvjp(_gather_forward, _gather_backward)

@@ -1,0 +1,373 @@
+"""The peers do the job they are given: they learn, have the right size, see no label, and draw the right episodes.
+
+And the worker reports what a contender took, or what is missing.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple, get_args
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import special
+
+from recombine.bench.peer.job import Job, Missing
+from recombine.bench.peer.worker import report
+from recombine.config import Config, ModelKind
+from recombine.config_file import override
+from recombine.errors import InputError
+from recombine.model.build import build_model
+from recombine.model.weights import named_weights
+from recombine.preset import preset_config
+
+PEERS = {"flax_linen": ("flax", "jax", "optax"), "torch_eager": ("torch",), "gpt2": ("torch", "transformers")}
+KINDS = get_args(ModelKind)
+
+
+def tiny_config(kind: ModelKind) -> Config:
+    changes = {"batch_size": 64, "num_steps": 1_000, "learning_rate": 3e-3}
+    # A seed whose models all start far from what they can learn in a hundred steps.
+    return override(preset_config("smoke", kind), {"seed": 1, "optimizer": changes})
+
+
+def load(name: str, packages: tuple[str, ...]) -> ModuleType:
+    """The peer's module, or a skip that names the package that is missing."""
+    for package in packages:
+        pytest.importorskip(package)
+    if "torch" in packages:
+        # Where the cores are shared, as among the tests' workers, PyTorch's threads mostly wait for each other.
+        import_module("torch").set_num_threads(1)
+    return import_module(f"recombine.bench.peer.{name}")
+
+
+class Peer(NamedTuple):
+    """A peer's freshly initialised model, on a batch of episodes."""
+
+    num_parameters: int
+    prediction: np.ndarray
+    gradient: dict[str, np.ndarray]
+    """Of the loss, in every part of the episodes."""
+
+
+def any_episodes(job: Job) -> dict[str, np.ndarray]:
+    """Numbers in the shape of episodes. Whether a label leaks does not depend on what it is."""
+    batch, context = job.batch_size, job.episode_length - 1
+    shapes = {
+        "context_x": (batch, context, job.input_dim),
+        "context_y": (batch, context),
+        "query_x": (batch, job.input_dim),
+        "query_y": (batch,),
+        "latent": (batch, job.num_modules),
+    }
+    random = np.random.default_rng(0)
+    return {name: random.standard_normal(shape, np.float32) for name, shape in shapes.items()}
+
+
+def torch_peer(module: ModuleType, job: Job, episodes: dict[str, np.ndarray]) -> Peer:
+    torch, task = import_module("torch"), import_module("recombine.bench.peer.torch_task")
+    loss = import_module("recombine.bench.peer.torch_eager").query_loss
+    model = module.build_model(job)
+    parts = {name: torch.tensor(value, requires_grad=True) for name, value in episodes.items()}
+    gradient = torch.autograd.grad(loss(model, task.Episodes(**parts)), list(parts.values()), materialize_grads=True)
+    prediction = model(parts["context_x"], parts["context_y"], parts["query_x"])
+    return Peer(
+        sum(parameter.numel() for parameter in model.parameters()),
+        prediction.detach().numpy(),
+        {name: value.numpy() for name, value in zip(parts, gradient, strict=True)},
+    )
+
+
+def flax_peer(module: ModuleType, job: Job, episodes: dict[str, np.ndarray]) -> Peer:
+    task = import_module("recombine.bench.peer.jax_task")
+    state = module.build_state(jax.random.key(job.seed), job)
+
+    @jax.jit
+    def run(episodes: Any) -> tuple[Any, Any]:
+        gradient = jax.grad(lambda episodes: module.query_loss(state, state.params, episodes))(episodes)
+        x, y, query_x, *_ = episodes
+        return state.apply_fn({"params": state.params}, x, y, query_x), gradient
+
+    prediction, gradient = jax.tree.map(np.asarray, run(task.Episodes(**episodes)))
+    return Peer(sum(leaf.size for leaf in jax.tree.leaves(state.params)), prediction, gradient._asdict())
+
+
+def our_num_parameters(config: Config) -> int:
+    """Of our model without the position bias, which the peers do not have."""
+    config = override(config, {"model": {"position_bias": "none"}})
+    shapes = eqx.filter_eval_shape(build_model, config, key=jax.random.key(0))
+    return sum(leaf.size for leaf in jax.tree.leaves(shapes) if isinstance(leaf, jax.ShapeDtypeStruct))
+
+
+def extra_num_parameters(name: str, job: Job) -> int:
+    """What a peer has beyond our model without its position bias, or lacks."""
+    if name != "gpt2":
+        return 0
+    positions = (2 * job.episode_length - 1) * job.embed_dim  # learned, one for each token
+    vocabulary = job.embed_dim  # a table of one word, never looked up
+    read_in = -job.embed_dim  # of tokens with d entries; with the label beside x they have d + 1
+    return positions + vocabulary + read_in
+
+
+each_peer = pytest.mark.parametrize("name", PEERS)
+each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+@each_kind
+@each_peer
+def test_the_loss_falls(name: str, kind: ModelKind) -> None:
+    module = load(name, PEERS[name])
+    stepper = module.make_stepper(replace(Job.from_config(tiny_config(kind)), num_layers=1))
+    first = stepper(1)
+    stepper(130)
+    last = np.mean([stepper(1) for _ in range(20)])
+    assert isinstance(first, float)
+    assert last < 0.5 * first
+
+
+@each_kind
+@each_peer
+def test_architecture(name: str, kind: ModelKind) -> None:
+    """As many parameters as our model; and the query's label is in the loss, but not in the prediction."""
+    module = load(name, PEERS[name])
+    assert packages_of(module) == PEERS[name]
+    config = tiny_config(kind)
+    job = Job.from_config(config)
+    episodes = any_episodes(job)
+    peer = (flax_peer if name == "flax_linen" else torch_peer)(module, job, episodes)
+    assert peer.num_parameters == our_num_parameters(config) + extra_num_parameters(name, job)
+
+    y, prediction = episodes["query_y"], peer.prediction
+    assert prediction.shape == (job.batch_size,)
+    # Were the label to reach the prediction ŷ, the gradient of (ŷ − y)² in y would have another term.
+    np.testing.assert_allclose(peer.gradient["query_y"], 2 * (y - prediction) / job.batch_size, rtol=1e-4, atol=1e-7)
+    # What should reach it, does: every part of the context, and the query.
+    for part in ("context_x", "context_y", "query_x"):
+        assert (np.abs(peer.gradient[part]).max(axis=0) > 0).all()
+
+
+TORCH_NAMES = {
+    "trunk.blocks": "trunk.encoder.layers",
+    "trunk.final_norm": "trunk.encoder.norm",
+    "attention_norm": "norm1",
+    "feedforward_norm": "norm2",
+    "attention.output": "self_attn.out_proj",
+    "feedforward.expand": "linear1",
+    "feedforward.contract": "linear2",
+}
+FLAX_NAMES = {
+    "trunk.blocks.": "Trunk_0.Block_",
+    "trunk.final_norm.weight": "Trunk_0.LayerNorm_0.scale",
+    "trunk.final_norm": "Trunk_0.LayerNorm_0",
+    "trunk.embedding": "Trunk_0.Dense_0",
+    "attention_norm.weight": "LayerNorm_0.scale",
+    "attention_norm": "LayerNorm_0",
+    "feedforward_norm.weight": "LayerNorm_1.scale",
+    "feedforward_norm": "LayerNorm_1",
+    "attention.output": "attention.out",
+    "attention.": "MultiHeadDotProductAttention_0.",
+    "feedforward.expand": "Dense_0",
+    "feedforward.contract": "Dense_1",
+    "weight": "kernel",
+}
+
+
+def renamed(weights: dict[str, np.ndarray], names: dict[str, str]) -> dict[str, np.ndarray]:
+    for ours, theirs in names.items():
+        weights = {name.replace(ours, theirs): value for name, value in weights.items()}
+    return weights
+
+
+def torch_prediction(job: Job, weights: dict[str, np.ndarray], episodes: list[np.ndarray]) -> np.ndarray:
+    torch = import_module("torch")
+    weights = {name: value.T if value.ndim == 2 else value for name, value in renamed(weights, TORCH_NAMES).items()}
+    for layer in range(job.num_layers):  # query, key and value are one matrix there
+        for part in ("weight", "bias"):
+            prefix = f"trunk.encoder.layers.{layer}"
+            stack = [weights.pop(f"{prefix}.attention.{name}.{part}") for name in ("query", "key", "value")]
+            weights[f"{prefix}.self_attn.in_proj_{part}"] = np.concatenate(stack)
+    model = import_module("recombine.bench.peer.torch_eager").build_model(job)
+    model.load_state_dict({name: torch.tensor(value) for name, value in weights.items()})
+    return model(*map(torch.tensor, episodes)).detach().numpy()
+
+
+def flax_prediction(job: Job, weights: dict[str, np.ndarray], episodes: list[np.ndarray]) -> np.ndarray:
+    flax = import_module("flax")
+    state = import_module("recombine.bench.peer.flax_linen").build_state(jax.random.key(0), job)
+    heads = {"latent": "Dense_0", "readout": "Dense_1"} if job.kind == "hypertransformer" else {"readout": "Dense_0"}
+    weights = renamed(weights, {**FLAX_NAMES, **heads})
+    params = flax.traverse_util.unflatten_dict(weights, sep=".")
+    params = jax.tree.map(lambda like, value: value.reshape(like.shape), state.params, params)  # heads are an axis
+    return np.asarray(jax.jit(state.apply_fn)({"params": params}, *episodes))
+
+
+@each_kind
+@pytest.mark.parametrize(("name", "predict"), [("torch_eager", torch_prediction), ("flax_linen", flax_prediction)])
+def test_our_weights_make_our_predictions(name: str, predict: Callable[..., np.ndarray], kind: ModelKind) -> None:
+    """With the parameters of our model without its position bias, these peers are our model."""
+    load(name, PEERS[name])
+    config = override(tiny_config(kind), {"model": {"position_bias": "none"}})
+    job = Job.from_config(config)
+    model = eqx.filter_jit(build_model)(config, key=jax.random.key(0))
+    parts = any_episodes(job)
+    episodes = [parts["context_x"], parts["context_y"], parts["query_x"]]
+    expected = eqx.filter_jit(jax.vmap(lambda *episode: model(*episode).y))(*episodes)
+    np.testing.assert_allclose(predict(job, named_weights(model), episodes), expected, atol=1e-5)
+
+
+def packages_of(module: ModuleType) -> tuple[str, ...]:
+    assert module.__all__ == ["REQUIRES", "make_stepper"]
+    return module.REQUIRES
+
+
+@each_kind
+@pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")  # from within PyTorch's compiler
+def test_compiled_is_eager(kind: ModelKind, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config) -> None:
+    eager, compiled = load("torch_eager", ("torch",)), load("torch_compiled", ("torch",))
+    assert packages_of(compiled) == ("torch",)
+    if compiled.cpp_compiler() is None:
+        pytest.skip("torch.compile needs a C++ compiler on a CPU")
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(pytestconfig.rootpath / ".pytest_cache" / "inductor"))
+    job = replace(Job.from_config(tiny_config(kind)), num_layers=1)
+    expected = [*map(eager.make_stepper(job), (1, 20))]
+    compile, called = import_module("torch").compile, []
+    monkeypatch.setattr("torch.compile", lambda *args, **kwargs: called.append(args) or compile(*args, **kwargs))
+    np.testing.assert_allclose([*map(compiled.make_stepper(job), (1, 20))], expected, rtol=1e-4)
+    assert len(called) == 1
+
+
+def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = load("torch_compiled", ("torch",))
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(Missing, match=r"C\+\+ compiler"):
+        compiled.make_stepper(Job.from_config(tiny_config("transformer")))
+
+
+def sample_torch(job: Job) -> tuple[Any, Any]:
+    torch, task = import_module("torch"), import_module("recombine.bench.peer.torch_task")
+    torch.manual_seed(job.seed)
+    teacher = task.init_teacher(job)
+    return teacher, task.sample_episodes(job, teacher, torch.tensor(job.masks, dtype=torch.float32))
+
+
+def sample_jax(job: Job) -> tuple[Any, Any]:
+    task = import_module("recombine.bench.peer.jax_task")
+
+    @jax.jit
+    def sample() -> tuple[Any, Any]:
+        teacher_key, data_key = jax.random.split(jax.random.key(job.seed))
+        teacher = task.init_teacher(teacher_key, job)
+        return teacher, task.sample_episodes(data_key, job, teacher, jnp.array(job.masks, jnp.float32))
+
+    return sample()
+
+
+@pytest.mark.parametrize(("package", "sample"), [("torch", sample_torch), ("jax", sample_jax)])
+def test_episodes(package: str, sample: Callable[[Job], tuple[Any, Any]]) -> None:
+    """By the paper's law, in NumPy and float64, from the latents, the teacher and the inputs."""
+    pytest.importorskip(package)
+    job = replace(Job.from_config(tiny_config("transformer")), batch_size=2_000, hidden_dim=24, input_dim=16)
+    drawn = [[np.asarray(value) for value in part] for part in sample(job)]
+    assert {value.dtype for part in drawn for value in part} == {np.dtype(np.float32)}
+    (theta, a), episodes = ([value.astype(np.float64) for value in part] for part in drawn)
+    context_x, context_y, query_x, query_y, z = episodes
+    x, y = np.concatenate([context_x, query_x[:, None]], 1), np.concatenate([context_y, query_y[:, None]], 1)
+    assert x.shape == (2_000, 8, 16)
+
+    W = np.tensordot(z, theta, 1)
+    W = W / np.linalg.norm(W, ord=2, axis=(1, 2), keepdims=True)
+    u = np.einsum("bhd,bnd->bnh", W, x)
+    np.testing.assert_allclose(y, (u * (1 + special.erf(u / np.sqrt(2))) / 2) @ a, rtol=1e-4, atol=1e-5)
+
+    masks, count = np.unique(z > 0, axis=0, return_counts=True)
+    assert {tuple(mask) for mask in masks.astype(int).tolist()} == set(job.masks)
+    assert count.min() > 0.5 * 2_000 / len(job.masks)
+    simplex = 2 * z - (z > 0)
+    np.testing.assert_allclose(simplex.sum(axis=1), 1, rtol=1e-5)
+    on_mask = simplex[z > 0]  # uniform for masks of two modules
+    np.testing.assert_allclose(np.quantile(on_mask, [0.05, 0.5, 0.95]), [0.05, 0.5, 0.95], atol=0.03)
+    np.testing.assert_allclose(np.quantile(x, [0, 0.25, 1]), [-np.sqrt(3), -np.sqrt(3) / 2, np.sqrt(3)], atol=0.02)
+    for entries, scale in ((theta, np.sqrt(job.num_modules)), (a, np.sqrt(job.hidden_dim))):
+        assert np.abs(entries * scale).max() <= 2 + 1e-6
+    np.testing.assert_allclose((theta * np.sqrt(job.num_modules)).std(), 0.88, atol=0.04)
+
+
+@pytest.mark.parametrize(
+    ("kind", "section", "field", "value"),
+    [
+        ("transformer", "model", "causal", True),
+        ("transformer", "model", "scale_scores", False),
+        ("transformer", "model", "final_norm", False),
+        ("hypertransformer", "model", "base_weights", True),
+        ("transformer", "optimizer", "warmup_steps", 5),
+        ("transformer", "optimizer", "final_fraction", 0.1),
+    ],
+)
+def test_a_job_the_peers_do_not_do(kind: ModelKind, section: str, field: str, value: Any) -> None:
+    config = override(tiny_config(kind), {section: {field: value}})
+    with pytest.raises(InputError, match=rf"{section}\.{field}"):
+        Job.from_config(config)
+
+
+CONTENDER = """
+REQUIRES = ("numpy",)
+
+def make_stepper(job):
+    calls = []
+    def run(num_steps):
+        calls.append(num_steps)
+        assert job.masks[0] == (1, 1, 0, 0, 0, 0)
+        assert calls == [1, 7, 7, 7, 7][:len(calls)], calls
+        return float(len(calls))
+    return run
+"""
+
+
+def test_the_worker_times_a_contender(tmp_path: Path) -> None:
+    (tmp_path / "contender.py").write_text(CONTENDER)
+    result = subprocess.run(
+        [sys.executable, "-m", "recombine.bench.peer.worker", "contender", "7", "3"],
+        input=json.dumps(asdict(Job.from_config(tiny_config("transformer")))),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    timing = json.loads(result.stdout)
+    assert (timing["contender"], timing["num_steps"], timing["last_loss"]) == ("contender", 7, 5.0)
+    assert len(timing["seconds"]) == 3
+    assert timing["versions"].keys() == {"numpy"}
+    if sys.platform == "linux":
+        assert 1_000_000 < timing["import_bytes"] <= timing["peak_bytes"]
+
+
+MISSING = {
+    "import no_such_package.part": "no_such_package is not installed",
+    "from recombine.bench.peer.job import Missing\ndef make_stepper(job): raise Missing('no compiler')": "no compiler",
+}
+
+
+@pytest.mark.parametrize(("text", "reason"), MISSING.items(), ids=["package", "compiler"])
+def test_the_worker_says_what_is_missing(
+    text: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"contender_{reason.split()[-1]}"
+    (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    job = Job.from_config(tiny_config("transformer"))
+    assert report(name, job, 1, 1) == {"contender": name, "missing": reason}
+
+
+def test_a_fault_of_our_own_is_not_a_missing_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "faulty.py").write_text("import recombine.no_such_module")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError):
+        report("faulty", Job.from_config(tiny_config("transformer")), 1, 1)
