@@ -24,9 +24,10 @@ MAY_IMPORT = {
     "model": BASE | {"config"},
     "train": BASE | {"task", "model", "config"},
     "measure": BASE | {"task", "model", "config"},
-    "experiment": BASE | {"task", "model", "config", "train", "measure"},
+    "experiment": BASE | {"task", "model", "config", "config_file", "train", "measure"},
     "report": BASE | {"task", "config", "measure", "experiment"},
-    "cli": BASE | {"task", "config", "config_file", "preset", "measure", "experiment", "report"},
+    "bench": BASE | {"task", "config", "config_file", "preset", "model", "train", "experiment"},
+    "cli": BASE | {"task", "config", "config_file", "preset", "measure", "experiment", "report", "bench"},
     "__main__": {"cli"},
     "__init__": set(),
 }

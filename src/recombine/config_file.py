@@ -2,7 +2,7 @@
 
 import dataclasses
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -48,10 +48,37 @@ def read_toml(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise InputError("config", str(path), f"cannot be read ({why})") from error
+    return parse_toml(text, str(path))
+
+
+def parse_toml(text: str, source: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # not only TOMLDecodeError: an integer of thousands of digits, too
-        raise InputError("config", str(path), f"is not valid TOML ({error})") from error
+        raise InputError("config", source, f"is not valid TOML ({error})") from error
+
+
+def parse_changes(changes: Sequence[str]) -> dict[str, Any]:
+    """('model.num_layers=3', 'task.support="connected"') as nested tables. A bare word is a string."""
+    data: dict[str, Any] = {}
+    for change in changes:
+        name, equals, value = change.partition("=")
+        if not equals or not all(part.isidentifier() for part in name.strip().split(".")):
+            raise InputError("set", change, "FIELD=VALUE, such as model.num_layers=3")
+        try:
+            parsed = tomllib.loads(f"value = {value}")["value"]
+        except (ValueError, RecursionError):
+            parsed = value
+        *tables, field = name.strip().split(".")
+        table = data
+        for part in tables:
+            table = table.setdefault(part, {})
+            if not isinstance(table, dict):
+                raise InputError("set", change, f"{part} is given a value and a field")
+        if field in table:
+            raise InputError("set", change, f"{name} is set twice")
+        table[field] = parsed
+    return data
 
 
 def write_toml(config: Config) -> str:

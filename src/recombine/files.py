@@ -1,30 +1,43 @@
-"""Writing files so that a reader sees the old one or the new one, whole, and never a part."""
+"""Files as the rest needs them: written whole or not at all, read without surprises.
+
+Everything that touches the disk on behalf of a run goes through `os` here, so that a test can make each operation
+fail in turn.
+"""
 
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from recombine.errors import InputError
+
+
+class NotAFile(OSError):
+    """Something that should be a regular file is not: missing, a link, a directory, too large."""
 
 
 def check_output(field: str, path: Path, suffixes: tuple[str, ...]) -> None:
     """Refuse, before any work is done, a path that could not be written."""
     if path.suffix.lower() not in suffixes:
         raise InputError(field, str(path), f"the name must end in {' or '.join(suffixes)}")
-    try:
-        path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        pass
-    except (OSError, ValueError) as error:  # too long, or with a NUL in it
-        raise InputError(field, str(path), f"not a usable file name ({error})") from error
+    check_name(field, path)
     if path.is_dir():
         raise InputError(field, str(path), "is a directory; name a file")
     if not path.parent.is_dir():
         raise InputError(field, str(path), f"there is no directory {str(path.parent)!r}")
     if not os.access(path.parent, os.W_OK):
         raise InputError(field, str(path), f"the directory {str(path.parent)!r} cannot be written to")
+
+
+def check_name(field: str, path: Path) -> None:
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, ValueError) as error:  # too long, or with a NUL in it
+        raise InputError(field, str(path), f"not a usable file name ({error})") from error
 
 
 @contextmanager
@@ -47,3 +60,93 @@ def replacing(field: str, path: Path) -> Iterator[Path]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """A new file, on the disk when this returns."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+    try:
+        _write_all(handle, data)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """The file's new content in place of the old, on the disk when this returns."""
+    temporary = path.with_name(f".{path.name}.new")
+    _remove_file(temporary)
+    write_new(temporary, data)
+    os.rename(temporary, path)
+    sync_directory(path.parent)
+
+
+def append(path: Path, data: bytes) -> None:
+    """More at the end of a file, on the disk when this returns."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666)
+    try:
+        _write_all(handle, data)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def read_file(path: Path, most: int | None = None) -> bytes:
+    """A regular file's content. Links are not followed, and nothing longer than `most` bytes is read."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        raise NotAFile(f"{path.name}: {error.strerror}") from error
+    try:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise NotAFile(f"{path.name} is not a regular file")
+        if most is not None and found.st_size > most:
+            raise NotAFile(f"{path.name} has {found.st_size} bytes, at most {most}")
+        parts = []
+        while part := os.read(handle, 1 << 20):
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        os.close(handle)
+
+
+def sync_directory(path: Path) -> None:
+    """Names are on the disk only once their directory is."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def make_directory(path: Path) -> None:
+    os.mkdir(path)
+
+
+def rename(path: Path, to: Path) -> None:
+    os.rename(path, to)
+
+
+def remove_directory(path: Path) -> None:
+    """A directory of files, removed with them. A link is removed, never followed."""
+    if path.is_symlink():
+        os.unlink(path)
+        return
+    for entry in sorted(path.iterdir()):
+        if entry.is_dir() and not entry.is_symlink():
+            remove_directory(entry)
+        else:
+            os.unlink(entry)
+    os.rmdir(path)
+
+
+def _remove_file(path: Path) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def _write_all(handle: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(handle, view) :]

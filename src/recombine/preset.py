@@ -36,7 +36,7 @@ def _changes(preset: Preset, kind: ModelKind) -> dict[str, Any]:
                 "task": {"input_dim": 4, "hidden_dim": 4, "episode_length": 8},
                 "model": {"embed_dim": 16},
                 "optimizer": {"num_steps": 40, "batch_size": 16},
-                "measure": {"episodes": 64},
+                "measure": {"episodes": 64, "snapshots": 4},
             }
         case _:
             raise InputError("preset", preset, f"one of {', '.join(get_args(Preset))}")

@@ -26,7 +26,7 @@ from recombine.config import Config, ModelKind
 from recombine.config_file import override
 from recombine.errors import InputError
 from recombine.model.build import build_model
-from recombine.model.weights import named_weights
+from recombine.model.weights import named_arrays
 from recombine.preset import preset_config
 
 PEERS = {"flax_linen": ("flax", "jax", "optax"), "torch_eager": ("torch",), "gpt2": ("torch", "transformers")}
@@ -220,7 +220,7 @@ def test_our_weights_make_our_predictions(name: str, predict: Callable[..., np.n
     parts = any_episodes(job)
     episodes = [parts["context_x"], parts["context_y"], parts["query_x"]]
     expected = eqx.filter_jit(jax.vmap(lambda *episode: model(*episode).y))(*episodes)
-    np.testing.assert_allclose(predict(job, named_weights(model), episodes), expected, atol=1e-5)
+    np.testing.assert_allclose(predict(job, named_arrays(model), episodes), expected, atol=1e-5)
 
 
 def packages_of(module: ModuleType) -> tuple[str, ...]:

@@ -7,20 +7,20 @@ from safetensors.numpy import save_file
 
 from recombine.errors import InputError
 from recombine.model.build import build_model
-from recombine.model.weights import load_weights, named_weights
+from recombine.model.weights import load_weights, named_arrays
 from recombine.preset import preset_config
 
 MODEL = build_model(preset_config("smoke", "hypertransformer"), key=jax.random.key(0))
 
 
 def test_names_are_paths_in_the_model() -> None:
-    weights = named_weights(MODEL)
+    weights = named_arrays(MODEL)
     assert {"theta", "latent.weight", "trunk.blocks.1.attention.query.weight"} <= set(weights)
     assert {"trunk.position_biases.0.table", "trunk.final_norm.bias"} <= set(weights)
 
 
 def test_files_that_do_not_fit(tmp_path: Path) -> None:
-    path, weights = tmp_path / "model.safetensors", named_weights(MODEL)
+    path, weights = tmp_path / "model.safetensors", named_arrays(MODEL)
     bad = {
         "not a readable safetensors file": None,
         "differ in the parameter theta": {name: w for name, w in weights.items() if name != "theta"},

@@ -15,7 +15,9 @@ from recombine.cli.construct import Construct
 from recombine.cli.printing import complain, print_line
 from recombine.cli.reproduce import Reproduce
 from recombine.cli.task import Task
+from recombine.cli.train import Train
 from recombine.errors import InputError
+from recombine.experiment.interrupt import Interrupted
 
 
 class UsageError(Exception):
@@ -24,13 +26,14 @@ class UsageError(Exception):
 
 Command = (
     Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
+    | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Task, tyro.conf.subcommand("task")]
     | Annotated[Construct, tyro.conf.subcommand("construct")]
 )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code is 0 ok, 1 failed, 2 usage, 130 interrupted."""
+    """Run one command; the exit code is 0 ok, 1 failed, 2 usage, 130 or 143 on a signal."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if arguments in (["--version"], ["-V"]):
         print_line(f"recombine {__version__}")
@@ -40,6 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (UsageError, InputError) as error:
         complain(str(error))
         return 2
+    except Interrupted as interrupted:
+        complain(str(interrupted))
+        return 128 + interrupted.signum
     except KeyboardInterrupt:
         complain("interrupted")
         return 130
@@ -57,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def parse(arguments: list[str]) -> Reproduce | Task | Construct:
+def parse(arguments: list[str]) -> Reproduce | Train | Task | Construct:
     """The command that the arguments name, or an InputError in one line."""
     markers = (tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
     description = "Can an in-context learner recombine what it knows? (--version prints the version.)"

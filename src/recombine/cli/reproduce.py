@@ -2,10 +2,15 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from recombine.cli.printing import note, print_json
+from recombine.cli.train import carry_out
 from recombine.config_file import config_as_dict, read_toml
 from recombine.preset import Preset, reproduce_configs
+
+if TYPE_CHECKING:
+    from recombine.experiment.interrupt import StopRequest
 
 
 @dataclass(frozen=True)
@@ -18,6 +23,10 @@ class Reproduce:
     """A TOML file of changes to the preset."""
     seed: int | None = None
     """Draws the teacher, the initial parameters and the data; the configuration's (0) where it is not given."""
+    out: Path | None = None
+    """The directory of the runs; runs/reproduce-PRESET where it is not given. The same command again goes on."""
+    threads: int | None = None
+    """Threads; all cores where it is not given. Part of what the bits of a run depend on."""
     json: bool = False
     """Print JSON, with the configurations and every score."""
 
@@ -26,23 +35,35 @@ class Reproduce:
         task = configs["transformer"].task
         if not task.support.held_out:
             note(f"support {task.support.name} holds nothing out: there will be no ood score")
-        from recombine.experiment.run import reference_scores, run
-        from recombine.report.progress import ProgressDisplay
+        out = self.out or Path("runs") / f"reproduce-{self.preset}"
+        from recombine.experiment.machine import prepare
+        from recombine.experiment.rundir import check_run_path
+
+        runs = {kind: out / f"{kind}-seed{config.seed}" for kind, config in configs.items()}
+        for path in runs.values():
+            check_run_path(path)
+        prepare(self.threads)
+        from recombine.experiment.evaluate import reference_scores
+        from recombine.experiment.interrupt import run_interruptibly
+        from recombine.experiment.run import RunOptions
         from recombine.report.tables import print_scores
 
-        models = {}
-        for kind, config in configs.items():
-            with ProgressDisplay(kind, config.optimizer.num_steps) as display:
-                for progress in run(config):
-                    display.update(progress.step, f"loss {progress.loss:.4f}")
-                    if progress.scores:
-                        models[kind] = progress.scores
+        def train_both(request: "StopRequest") -> dict:
+            scores = {}
+            for kind, config in configs.items():
+                scores[kind] = carry_out(config, runs[kind], RunOptions(), request).scores
+                if request.requested():
+                    break
+            return scores
+
+        models = run_interruptibly(train_both, note)
         note("scoring the references")
         references = reference_scores(configs["transformer"])  # the tasks are the same for both models
         if self.json:
             print_json(
                 {
                     "preset": self.preset,
+                    "runs": {kind: str(path) for kind, path in runs.items()},
                     "configs": {kind: config_as_dict(config) for kind, config in configs.items()},
                     "models": {name: {split: s._asdict() for split, s in row.items()} for name, row in models.items()},
                     "references": {

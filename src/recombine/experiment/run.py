@@ -1,65 +1,274 @@
-"""One run: train a model and measure it; and the references on the same episodes."""
+"""One run: trains a model, measures it and stores both, and goes on where it was left.
 
-from collections.abc import Iterator
-from typing import NamedTuple
+Everything a run needs to go on is in its newest checkpoint: the state, the losses since the last row of metrics, the
+rows so far and the configuration. What was written after it is made again, bit for bit.
+"""
 
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from recombine.checks import check_number, check_size
 from recombine.config import Config
-from recombine.measure.predict import predict
-from recombine.measure.r2 import Score, score
-from recombine.measure.reference import REFERENCES, predict_reference
-from recombine.task.episode import Episode
-from recombine.task.names import EVAL_SPLITS, Split
-from recombine.task.split import sample_split
-from recombine.task.teacher import Teacher
-from recombine.train.loop import train
-from recombine.train.step import config_teacher
+from recombine.config_file import config_as_dict, parse_toml, write_toml
+from recombine.errors import InputError
+from recombine.experiment.evaluate import evaluation_episodes, score_model
+from recombine.experiment.interrupt import StopRequest
+from recombine.experiment.machine import environment, identity
+from recombine.experiment.rundir import CONFIG, METRICS, RunDirectory
+from recombine.measure.r2 import Score
+from recombine.model.weights import named_arrays, replace_arrays
+from recombine.task.names import Split
+from recombine.train.checkpoint import (
+    Checkpoint,
+    DamagedCheckpoint,
+    list_checkpoints,
+    read_checkpoint,
+    save_checkpoint,
+    set_aside,
+)
+from recombine.train.loop import check_devices, train
+from recombine.train.step import State, config_teacher, init_state
 
-NUM_SNAPSHOTS = 20
+LOSSES = "losses"
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a run is carried out; nothing here changes its result, but the devices its last bits."""
+
+    devices: int = 1
+    save_every: float = 60.0  # seconds
+    stop_at: int | None = None
+    resume_anyway: bool = False
+
+    def __post_init__(self) -> None:
+        check_number("save_every", self.save_every, least=0.0)
+        if self.stop_at is not None:
+            check_size("stop_at", self.stop_at, least=0, most=2**31 - 1)
 
 
 class Progress(NamedTuple):
-    """Where a run is: the steps done, their mean loss since the last time, and at the end its scores."""
+    """Where a run is: the steps done, the mean loss of the last ones, and the newest scores."""
 
     step: int
-    loss: float
-    scores: dict[Split, Score] | None
+    loss: float | None
+    scores: dict[Split, Score]
 
 
-def run(config: Config) -> Iterator[Progress]:
-    """Train from scratch, reporting progress; the last report has the scores on every evaluation split."""
-    teacher = config_teacher(config)
-    every = -(-config.optimizer.num_steps // NUM_SNAPSHOTS)
-    for snapshot in train(config, teacher, every):
-        last = snapshot.step == config.optimizer.num_steps
-        scores: dict[Split, Score] | None = None
-        if last:
-            batches = evaluation_episodes(config, teacher)
-            scores = {split: score(predict(snapshot.model, e), e) for split, (_, e) in batches.items()}
-        yield Progress(snapshot.step, float(snapshot.losses.mean()), scores)
+def run(
+    config: Config,
+    path: Path,
+    options: RunOptions | None = None,
+    request: StopRequest | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Iterator[Progress]:
+    """Start or continue the run in the directory, reporting progress; the last report has the final scores."""
+    options = options or RunOptions()
+    check_devices(config, options.devices)
+    with RunDirectory(path) as directory:
+        yield from _Run(config, directory, options, request or StopRequest(), say).go()
 
 
-def reference_scores(config: Config) -> dict[str, dict[Split, Score]]:
-    """Every reference on the episodes that the models are scored on. They do not depend on the model."""
-    batches = evaluation_episodes(config, config_teacher(config))
-    return {
-        name: {split: score(predict_reference(reference, t, e, split), e) for split, (t, e) in batches.items()}
-        for name, reference in REFERENCES.items()
-    }
+class _Run:
+    """The state of a run while it goes on: what is in memory, and what is on disk already."""
+
+    def __init__(
+        self,
+        config: Config,
+        directory: RunDirectory,
+        options: RunOptions,
+        request: StopRequest,
+        say: Callable[[str], None],
+    ):
+        self.config, self.directory, self.options, self.request, self.say = config, directory, options, request, say
+        self.num_steps = config.optimizer.num_steps
+        self.every = -(-self.num_steps // config.measure.snapshots)
+        self.step = 0
+        self.metrics = ""
+        self.losses = np.zeros(0, np.float32)
+        self.scores: dict[Split, Score] = {}
+        self.seconds = {"start": 0.0, "compile": 0.0, "train": 0.0, "measure": 0.0, "save": 0.0}
+        self.timed_from = 0
+
+    def go(self) -> Iterator[Progress]:
+        try:
+            yield from self._go()
+        except (InputError, GeneratorExit):
+            raise
+        except BaseException as error:
+            self._write_status("failed", str(error) or type(error).__name__)
+            raise
+
+    def _go(self) -> Iterator[Progress]:
+        started = time.monotonic()
+        self.state = self._restore()
+        self.request.before_leaving = lambda: self._write_status("interrupted")
+        self.request.nothing_to_save = True
+        self.teacher = config_teacher(self.config)
+        self.batches = {s: episodes for s, (_, episodes) in evaluation_episodes(self.config, self.teacher).items()}
+        self.seconds["start"] = time.monotonic() - started
+        last = self.num_steps if self.options.stop_at is None else min(self.num_steps, self.options.stop_at)
+        if self._measure_is_due():
+            self._measure()
+        yield self._progress()
+        self.request.nothing_to_save = True  # the first dispatch compiles, which no flag of ours can stop
+        self.saved_at = started = time.monotonic()
+        compiling = True
+        for snapshot in train(self.config, self.teacher, self.state, self.step, self.every, last, self.options.devices):
+            self.request.nothing_to_save = False
+            self.seconds["compile" if compiling else "train"] += time.monotonic() - started
+            self.step, self.state = snapshot.step, snapshot.state
+            self.losses = np.concatenate([self.losses, snapshot.losses])
+            if compiling:
+                compiling, self.timed_from = False, self.step
+            measured = self._measure_is_due() and self._measure()
+            ends = self.step == last or self.request.requested()
+            if measured or ends or time.monotonic() - self.saved_at >= self.options.save_every:
+                self._save()
+            if measured:
+                self._write_timing()
+                self._write_status("running")
+            yield Progress(self.step, float(snapshot.losses.mean()), self.scores)
+            if self.request.requested():
+                break
+            started = time.monotonic()
+        state = "done" if self.step == self.num_steps else "stopped"
+        self._write_status("interrupted" if self.request.requested() and state != "done" else state)
+
+    def _restore(self) -> State:
+        """The state to go on from: that of the newest good checkpoint, or a fresh one in a new directory."""
+        newest = self._newest_checkpoint()
+        stored = parse_toml(newest.texts[CONFIG], CONFIG) if newest else self.directory.read_config()
+        here = identity(self.options.devices)
+        changed = _differences(stored, config_as_dict(self.config)) if stored else {}
+        if newest:
+            changed |= _differences({"machine": newest.identity}, {"machine": here})
+        if changed and not self.options.resume_anyway:
+            shown = "; ".join(f"{name}: {old} → {new}" for name, (old, new) in changed.items())
+            raise InputError(
+                "out", str(self.directory.path), f"made with other settings: {shown} (--resume-anyway goes on)"
+            )
+        state = init_state(self.config)
+        if newest:
+            arrays = dict(newest.arrays)
+            self.losses = arrays.pop(LOSSES)
+            state = replace_arrays(state, arrays, f"step {newest.step} of {self.directory.path}")
+            self.step, self.metrics = newest.step, newest.texts[METRICS]
+            self.scores = _scores_of_last_row(self.metrics)
+            if self.step < self.num_steps:
+                self.say(f"going on from step {self.step}")
+        self.directory.write_config(self.config)
+        self.directory.write_metrics(self.metrics)
+        self.directory.mend_timing()
+        env = self.directory.read_env()
+        starts = [*env.get("starts", []), {"step": self.step, **environment(self.options.devices)}]
+        changes = env.get("changes", [])
+        if changed:
+            changes.append({"step": self.step, "fields": {name: list(pair) for name, pair in changed.items()}})
+        self.directory.write_env({"starts": starts, "changes": changes})
+        self.state = state
+        self._write_status("running")
+        if not newest:
+            self._save()
+        return state
+
+    def _newest_checkpoint(self) -> Checkpoint | None:
+        paths = list_checkpoints(self.directory.checkpoints)
+        for path in paths:
+            try:
+                checkpoint = read_checkpoint(path)
+                for name in (CONFIG, METRICS):
+                    if name not in checkpoint.texts:
+                        raise DamagedCheckpoint(f"{path.name} has no {name}")
+                if LOSSES not in checkpoint.arrays:
+                    raise DamagedCheckpoint(f"{path.name} has no {LOSSES}")
+            except DamagedCheckpoint as damage:
+                self.say(f"damaged checkpoint, set aside as {set_aside(path).name}: {damage}")
+            else:
+                return checkpoint
+        if paths or self.directory.read_metrics():
+            raise InputError(
+                "out",
+                str(self.directory.path),
+                "the run has no good checkpoint left to go on from; to start again, name a new directory",
+            )
+        return None
+
+    def _measure_is_due(self) -> bool:
+        due = self.step % self.every == 0 or self.step == self.num_steps
+        return due and _last_step(self.metrics) != self.step
+
+    def _measure(self) -> bool:
+        """Add a row of metrics, unless a signal comes first: the row is then made when the run goes on."""
+        started = time.monotonic()
+        scores: dict[Split, Score] = {}
+        for split, episodes in self.batches.items():
+            if self.request.requested():
+                return False
+            scores[split] = score_model(self.config, self.state.model, episodes)
+        loss = float(np.mean(self.losses, dtype=np.float64)) if len(self.losses) else None
+        row = {"step": self.step, "loss": loss} | {split: s._asdict() for split, s in scores.items()}
+        self.request.nothing_to_save = False
+        self.metrics += self.directory.append_metrics(row)
+        self.losses, self.scores = np.zeros(0, np.float32), scores
+        self.seconds["measure"] += time.monotonic() - started
+        return True
+
+    def _save(self) -> None:
+        started = time.monotonic()
+        arrays = named_arrays(self.state) | {LOSSES: self.losses}
+        texts = {CONFIG: write_toml(self.config), METRICS: self.metrics}
+        checkpoint = Checkpoint(self.step, arrays, texts, identity(self.options.devices))
+        save_checkpoint(self.directory.checkpoints, checkpoint)
+        self.saved_at = time.monotonic()
+        self.seconds["save"] += self.saved_at - started
+
+    def _write_timing(self) -> None:
+        steps, seconds = self.step - self.timed_from, self.seconds["train"]
+        batch = self.config.optimizer.batch_size
+        row: dict[str, Any] = {"step": self.step, "seconds": {k: round(v, 4) for k, v in self.seconds.items()}}
+        if steps and seconds:
+            row |= {"steps_per_second": steps / seconds, "episodes_per_second": steps * batch / seconds}
+        self.directory.append_timing(row | {"peak_memory_bytes": peak_memory()})
+        self.seconds, self.timed_from = dict.fromkeys(self.seconds, 0.0), self.step
+
+    def _write_status(self, state: str, error: str | None = None) -> None:
+        self.directory.write_status(state, self.step, self.num_steps, error)
+
+    def _progress(self) -> Progress:
+        return Progress(self.step, None, self.scores)
 
 
-def evaluation_episodes(config: Config, teacher: Teacher) -> dict[Split, tuple[Teacher, Episode]]:
-    """Each evaluation split's episodes, the same for every model and snapshot of a seed."""
-    task = config.task
-    splits: list[Split] = [split for split in EVAL_SPLITS if split != "ood" or task.support.held_out]
-    return {
-        split: sample_split(
-            config.seed,
-            split,
-            teacher,
-            task.support,
-            task.episode_length,
-            config.measure.episodes,
-            control=task.control,
-        )
-        for split in splits
-    }
+def peak_memory() -> int:
+    """The most memory this process has had resident, in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _last_step(metrics: str) -> int | None:
+    return json.loads(metrics.splitlines()[-1])["step"] if metrics else None
+
+
+def _scores_of_last_row(metrics: str) -> dict[Split, Score]:
+    if not metrics:
+        return {}
+    row = json.loads(metrics.splitlines()[-1])
+    return {name: Score(**value) for name, value in row.items() if isinstance(value, dict)}
+
+
+def _differences(old: Any, new: Any, prefix: str = "") -> dict[str, tuple[Any, Any]]:
+    """Every field in which two tables differ: {'model.num_layers': (2, 3)}."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        found: dict[str, tuple[Any, Any]] = {}
+        for name in sorted(old.keys() | new.keys()):
+            found |= _differences(old.get(name), new.get(name), f"{prefix}.{name}" if prefix else name)
+        return found
+    return {} if old == new else {prefix: (old, new)}

@@ -17,7 +17,8 @@ class ProgressDisplay:
         self.name, self.total, self.unit = name, total, unit
         self.console = Console(stderr=True, highlight=False)
         self.last_line = time.monotonic()
-        self.first: tuple[int, float] | None = None
+        self.calls = 0
+        self.first = (0, self.last_line)
         self.bar: Progress | None = None
         self.bar_task = TaskID(0)
 
@@ -37,9 +38,14 @@ class ProgressDisplay:
             self.console.print(f"{self.name}: 0/{self.total} {self.unit}, compiling", soft_wrap=True)
         return self
 
+    def say(self, text: str) -> None:
+        """A line above the bar."""
+        self.console.print(f"{self.name}: {text}", soft_wrap=True, markup=False)
+
     def update(self, done: int, detail: str) -> None:
         now = time.monotonic()
-        if self.first is None:  # its time is mostly compiling, which would spoil the rate
+        if self.calls < 2:  # the start, and the first step: its time is mostly compiling, which would spoil the rate
+            self.calls += 1
             self.first = (done, now)
         since, started = self.first
         rate = (done - since) / max(now - started, 1e-9)

@@ -43,16 +43,23 @@ class Steps(NamedTuple):
 
 
 def train(
-    config: Config, teacher: Teacher, state: State, step: int, every: int, devices: int = 1
+    config: Config,
+    teacher: Teacher,
+    state: State,
+    step: int,
+    every: int,
+    last: int | None = None,
+    devices: int = 1,
 ) -> Iterator[Snapshot]:
-    """Train from `state`, after `step` steps, to the end.
+    """Train from `state`, after `step` steps, to step `last` or the end.
 
     A snapshot after each dispatch; one falls on every multiple of `every`, and on the last step. How the steps are
     cut into dispatches depends on the clock and changes no bit of the result.
     """
     check_devices(config, devices)
     static, seed = compiled_part(config), jnp.asarray(config.seed, jnp.uint32)
-    last, per_dispatch = config.optimizer.num_steps, 1  # the first one also compiles
+    last = config.optimizer.num_steps if last is None else last
+    per_dispatch = 1  # the first one also compiles
     while step < last:
         count = min(per_dispatch, last - step, every - step % every)
         started = time.monotonic()

@@ -4,7 +4,7 @@ Paper: Section 2, "In-context learning": the mean squared error at the query; Ap
 """
 
 from dataclasses import replace
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -14,9 +14,8 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from recombine.config import ComputeConfig, Config, MeasureConfig
+from recombine.model.batch import PLAIN, predict_batch
 from recombine.model.build import Model, build_model
-from recombine.model.fast import fast_predict
-from recombine.model.trunk import TrunkModel
 from recombine.stream import Stream, stream_key
 from recombine.task.episode import Episode, sample_episodes
 from recombine.task.split import mask_array, run_teacher
@@ -26,10 +25,6 @@ from recombine.train.optimizer import make_optimizer
 # On a CPU the passes go through the batch in pieces of about this many tokens, whose intermediate results stay in
 # the cache: 1.1 times as fast as all at once, and a fraction of the memory. Accelerators take the batch whole.
 TOKENS_AT_ONCE = 2048
-
-PLAIN = ComputeConfig(path="plain")
-
-T = TypeVar("T")
 
 
 class State(NamedTuple):
@@ -65,22 +60,10 @@ def init_state(config: Config) -> State:
     return State(model, make_optimizer(config.optimizer).init(eqx.filter(model, eqx.is_inexact_array)))
 
 
-def predict_batch(model: Model, episodes: Episode, compute: ComputeConfig = PLAIN) -> Float[Array, "B"]:
-    """The predicted query labels, by the path and in the precision that `compute` names."""
-    inputs = (episodes.context_x, episodes.context_y, episodes.query_x)
-    if compute.precision == "bfloat16":
-        model, inputs = _cast(model, jnp.bfloat16), _cast(inputs, jnp.bfloat16)
-    with jax.default_matmul_precision("highest" if compute.precision == "float32" else "default"):
-        if compute.path == "fast" and isinstance(model, TrunkModel):
-            y = fast_predict(model, *inputs)
-        else:
-            y = jax.vmap(model)(*inputs).y
-    return y.astype(episodes.query_y.dtype)
-
-
 def query_loss(model: Model, episodes: Episode, compute: ComputeConfig = PLAIN) -> Float[Array, ""]:
     """The mean squared error of the predicted query labels."""
-    return jnp.mean((predict_batch(model, episodes, compute) - episodes.query_y) ** 2)
+    y = predict_batch(model, episodes.context_x, episodes.context_y, episodes.query_x, compute)
+    return jnp.mean((y - episodes.query_y) ** 2)
 
 
 def train_step(
@@ -137,7 +120,3 @@ def _num_pieces(num_episodes: int, episode_length: int) -> int:
         return 1
     most = max(1, TOKENS_AT_ONCE // episode_length)
     return next(n for n in range(1, num_episodes + 1) if num_episodes % n == 0 and num_episodes // n <= most)
-
-
-def _cast(tree: T, dtype: jnp.dtype) -> T:
-    return jax.tree.map(lambda leaf: leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf, tree)

@@ -1,0 +1,112 @@
+"""`recombine train`: one run."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from recombine.checks import check_choice
+from recombine.cli.printing import note, print_json, print_line
+from recombine.config import MODEL_CONFIGS, Config, ModelKind
+from recombine.config_file import config_as_dict, override, parse_changes, read_toml
+from recombine.errors import InputError
+from recombine.preset import Preset, preset_config
+
+if TYPE_CHECKING:
+    from recombine.experiment.interrupt import StopRequest
+    from recombine.experiment.run import Progress, RunOptions
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train one model, measure it on the way, and keep it in a run directory. The same command again goes on."""
+
+    model: ModelKind | None = None
+    """Which of the two models; the configuration's, or else the transformer."""
+    preset: Preset = "quick"
+    """paper: the paper's settings, hours. quick: smaller tasks and models, minutes. smoke: to see that it runs."""
+    config: Path | None = None
+    """A TOML file of changes to the preset."""
+    set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FIELD=VALUE ...")] = ()
+    """Single changes, such as model.num_layers=3 task.support=connected."""
+    seed: int | None = None
+    """Draws the teacher, the initial parameters and the data; the configuration's (0) where it is not given."""
+    out: Path | None = None
+    """The run directory; runs/PRESET-MODEL-seedSEED where it is not given."""
+    stop_at: int | None = None
+    """Stop after this step, to go on later."""
+    save_every: float = 60.0
+    """Seconds between checkpoints."""
+    threads: int | None = None
+    """Threads for one run; all cores where it is not given. Part of what the bits of a run depend on."""
+    devices: int = 1
+    """Share each batch among so many JAX devices. CPU cores are made into devices where there is no accelerator."""
+    resume_anyway: bool = False
+    """Go on although the settings, versions, threads or devices are not those the run was made with."""
+    json: bool = False
+    """Print JSON."""
+
+    def run(self) -> None:
+        config = self._config()
+        out = self.out or Path("runs") / f"{self.preset}-{config.model.kind}-seed{config.seed}"
+        from recombine.experiment.machine import prepare
+        from recombine.experiment.rundir import check_run_path
+
+        check_run_path(out)
+        prepare(self.threads, self.devices)
+        from recombine.experiment.interrupt import run_interruptibly
+        from recombine.experiment.run import RunOptions
+
+        options = RunOptions(self.devices, self.save_every, self.stop_at, self.resume_anyway)
+        last = run_interruptibly(lambda request: carry_out(config, out, options, request), note)
+        self._print(config, out, last)
+
+    def _config(self) -> Config:
+        tables = [read_toml(self.config) if self.config else {}, parse_changes(self.set)]
+        kinds = [table["model"].pop("kind") for table in tables if "kind" in _model_table(table)]
+        kind = kinds[-1] if kinds else self.model or "transformer"
+        check_choice("model.kind", kind, *MODEL_CONFIGS)
+        if self.model not in (None, kind):
+            raise InputError("model", self.model, f"the configuration says {kind}; leave one of them out")
+        config = preset_config(self.preset, kind)
+        for table in tables:
+            config = override(config, table)
+        return config if self.seed is None else replace(config, seed=self.seed)
+
+    def _print(self, config: Config, out: Path, last: "Progress") -> None:
+        if self.json:
+            scores: dict[str, Any] = {split: score._asdict() for split, score in last.scores.items()}
+            result = {"run": str(out), "step": last.step, "config": config_as_dict(config), "scores": scores}
+            print_json(result)
+            return
+        from recombine.report.tables import print_scores
+
+        num_steps = config.optimizer.num_steps
+        print_scores(f"{out}: step {last.step} of {num_steps}", {config.model.kind: last.scores}, {})
+        if last.step < num_steps:
+            print_line("stopped; the same command without --stop-at goes on")
+
+
+def carry_out(config: Config, out: Path, options: "RunOptions", request: "StopRequest") -> "Progress":
+    """The run, with its progress on stderr; the last report."""
+    from recombine.experiment.run import run
+    from recombine.report.progress import ProgressDisplay
+
+    last = None
+    with ProgressDisplay(config.model.kind, config.optimizer.num_steps) as display:
+        for last in run(config, out, options, request, display.say):
+            display.update(last.step, _detail(last))
+    assert last is not None
+    return last
+
+
+def _detail(progress: "Progress") -> str:
+    parts = [] if progress.loss is None else [f"loss {progress.loss:.4f}"]
+    parts += [f"R² {split} {score.r2:.3f}" for split, score in progress.scores.items() if split != "control"]
+    return " · ".join(parts)
+
+
+def _model_table(changes: dict[str, Any]) -> dict[str, Any]:
+    model = changes.get("model")
+    return model if isinstance(model, dict) else {}

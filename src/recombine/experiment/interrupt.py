@@ -1,0 +1,86 @@
+"""SIGINT and SIGTERM: the work saves and ends; a second one ends it at once.
+
+The work runs in a thread of its own. Python handles signals in the main thread only, and there only between two of
+its own instructions: a main thread inside XLA's compiler would not hear them for seconds.
+"""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SHOW_CURSOR = "\x1b[?25h"  # a live display hides it
+
+T = TypeVar("T")
+
+
+class Interrupted(Exception):
+    """A signal ended the work, after it saved."""
+
+    def __init__(self, signum: int):
+        self.signum = signum
+        super().__init__(f"{signal.Signals(signum).name}: saved, and left; the same command goes on")
+
+
+class StopRequest:
+    """What the work asks between two steps (`requested`), and tells (`nothing_to_save`)."""
+
+    def __init__(self) -> None:
+        self.signum: int | None = None
+        self.nothing_to_save = False
+        """True while the work would lose nothing by being ended on the spot: while it compiles, mostly."""
+        self.before_leaving: Callable[[], None] = lambda: None
+
+    def requested(self) -> bool:
+        return self.signum is not None
+
+
+def run_interruptibly(work: Callable[[StopRequest], T], say: Callable[[str], None]) -> T:
+    """Do the work; on a signal, let it save, and raise `Interrupted`."""
+    request = StopRequest()
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def do() -> None:
+        try:
+            results.append(work(request))
+        except BaseException as error:
+            errors.append(error)
+
+    def leave(signum: int) -> None:
+        if sys.stderr.isatty():
+            sys.stderr.write(SHOW_CURSOR)
+        if request.nothing_to_save:
+            request.before_leaving()
+            say(str(Interrupted(signum)))
+        else:
+            say("left at once; the last checkpoint is kept")
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(128 + signum)
+
+    def handle(signum: int, _: object) -> None:
+        if request.requested() or request.nothing_to_save:
+            leave(signum)
+        request.signum = signum
+        say(f"{signal.Signals(signum).name}: saving (once more to leave at once)")
+
+    before = {signum: signal.signal(signum, handle) for signum in SIGNALS}
+    thread = threading.Thread(target=do, daemon=True)
+    try:
+        thread.start()
+        while thread.is_alive():
+            thread.join(0.1)
+            if request.signum is not None and request.nothing_to_save:
+                leave(request.signum)
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+    if errors:
+        raise errors[0]
+    if request.signum is not None:
+        raise Interrupted(request.signum)
+    return results[0]

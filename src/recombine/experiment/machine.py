@@ -1,0 +1,86 @@
+"""The machine a run is on: how many threads and devices JAX may use, and what else its bits depend on."""
+
+import os
+import platform
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from recombine import __version__
+from recombine.checks import check_size
+
+THREADS = "RECOMBINE_THREADS"  # left in the environment by `prepare`, for `identity` to record
+
+
+def available_cores() -> int:
+    """The cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def prepare(threads: int | None = None, devices: int = 1) -> None:
+    """Tell XLA, before JAX starts, how many threads and how many CPU devices it gets.
+
+    With several CPU devices each runs single-threaded: XLA's own threads would only compete with them. Its pool then
+    needs more threads than there are devices, because each device blocks one while it waits for the others: with
+    as many, the first exchange never ends.
+    """
+    if threads is not None:
+        check_size("threads", threads, most=4096)
+    check_size("devices", devices, most=4096)
+    if _jax_has_started():
+        raise RuntimeError("the number of threads and devices is settled before JAX starts")
+    count = threads or available_cores()
+    os.environ[THREADS] = str(count)
+    os.environ["NPROC"] = str(count if devices == 1 else 2 * devices)
+    if devices > 1:
+        flags = os.environ.get("XLA_FLAGS", "")
+        os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
+        import jax
+
+        jax.config.update("jax_num_cpu_devices", devices)
+
+
+def identity(devices: int = 1) -> dict[str, Any]:
+    """All that the bits of a run depend on besides its configuration. Resuming with another is refused."""
+    import jax
+
+    device = jax.devices()[0]
+    return {
+        "recombine": __version__,
+        "jax": version("jax"),
+        "jaxlib": version("jaxlib"),
+        "numpy": version("numpy"),
+        "platform": device.platform,
+        "device": _processor() if device.platform == "cpu" else device.device_kind,
+        "devices": devices,
+        "threads": int(os.environ.get(THREADS, available_cores())),
+    }
+
+
+def environment(devices: int = 1) -> dict[str, Any]:
+    """What made a run, for people to read: its identity, and the command, Python, system and other versions."""
+    others = ("equinox", "optax", "safetensors")
+    return {
+        "identity": identity(devices),
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "cores": available_cores(),
+        "versions": {name: version(name) for name in others},
+        "command": ["recombine", *sys.argv[1:]],
+    }
+
+
+def _jax_has_started() -> bool:
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    return bridge is not None and bridge.backends_are_initialized()
+
+
+def _processor() -> str:
+    """XLA compiles for the processor it runs on, so another model may give other bits."""
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()

@@ -1,0 +1,136 @@
+"""The run directory: plain files that can be read without Recombine, and one writer at a time.
+
+config.toml     the configuration, complete
+metrics.jsonl   a row for each measurement, ordered by step; nothing in it depends on the clock
+timing.jsonl    throughput, time per phase, memory
+checkpoints/    the two newest (see `recombine.train.checkpoint`)
+env.json        what made the run: versions, threads, devices, commands
+status.json     running, done, stopped, interrupted or failed; the step; the error
+lock            held by the process that writes the run
+"""
+
+import fcntl
+import json
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from recombine.config import Config
+from recombine.config_file import parse_toml, write_toml
+from recombine.errors import InputError
+from recombine.files import NotAFile, append, check_name, read_file, replace_file
+
+CONFIG, METRICS, TIMING, ENV, STATUS, LOCK = (
+    "config.toml",
+    "metrics.jsonl",
+    "timing.jsonl",
+    "env.json",
+    "status.json",
+    "lock",
+)
+
+
+class RunDirectory:
+    """`with RunDirectory(path) as directory:` holds the lock, which the system frees however the process ends."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.checkpoints = path / "checkpoints"
+        self.lock: int | None = None
+
+    def __enter__(self) -> Self:
+        check_run_path(self.path)
+        try:
+            self.checkpoints.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise InputError("out", str(self.path), f"cannot be written ({error.strerror})") from error
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.pread(handle, 200, 0).decode(errors="replace").strip() or "another process"
+            os.close(handle)
+            raise InputError("out", str(self.path), f"in use by {holder}") from error
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        self.lock = handle
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.lock is not None:
+            os.close(self.lock)
+            self.lock = None
+
+    def read_config(self) -> dict[str, Any] | None:
+        """The tables in config.toml, or None in a new directory."""
+        text = self._read(CONFIG)
+        return None if text is None else parse_toml(text, str(self.path / CONFIG))
+
+    def write_config(self, config: Config) -> None:
+        replace_file(self.path / CONFIG, write_toml(config).encode())
+
+    def read_metrics(self) -> str:
+        return self._read(METRICS) or ""
+
+    def write_metrics(self, text: str) -> None:
+        """Put the metrics back to what they were at a checkpoint."""
+        if self._read(METRICS) != text:
+            replace_file(self.path / METRICS, text.encode())
+
+    def append_metrics(self, row: Mapping[str, Any]) -> str:
+        """Add a row, and return its line."""
+        line = json.dumps(row, allow_nan=False) + "\n"
+        append(self.path / METRICS, line.encode())
+        return line
+
+    def append_timing(self, row: Mapping[str, Any]) -> None:
+        append(self.path / TIMING, (json.dumps(row) + "\n").encode())
+
+    def mend_timing(self) -> None:
+        """Drop a line that a killed process did not finish."""
+        text = self._read(TIMING) or ""
+        if text and not text.endswith("\n"):
+            replace_file(self.path / TIMING, text[: text.rfind("\n") + 1].encode())
+
+    def read_env(self) -> dict[str, Any]:
+        try:
+            env = json.loads(self._read(ENV) or "{}")
+        except ValueError:
+            return {}
+        return env if isinstance(env, dict) else {}
+
+    def write_env(self, env: Mapping[str, Any]) -> None:
+        replace_file(self.path / ENV, (json.dumps(env, indent=2) + "\n").encode())
+
+    def write_status(self, state: str, step: int, num_steps: int, error: str | None = None) -> None:
+        status = {"state": state, "step": step, "num_steps": num_steps, "process": os.getpid()}
+        if error is not None:
+            status["error"] = error
+        replace_file(self.path / STATUS, (json.dumps(status, indent=2) + "\n").encode())
+
+    def _read(self, name: str) -> str | None:
+        path = self.path / name
+        if not path.exists() and not path.is_symlink():
+            return None
+        try:
+            return read_file(path).decode(errors="replace")
+        except NotAFile as error:
+            raise InputError("out", str(self.path), f"not a run directory: {error}") from error
+
+
+def check_run_path(path: Path) -> None:
+    """Refuse, before anything is made, a directory in which no run could live."""
+    check_name("out", path)
+    if path.exists() and not path.is_dir():
+        raise InputError("out", str(path), "is a file; name a directory")
+    if path.is_dir() and not (path / LOCK).exists() and any(path.iterdir()):
+        raise InputError("out", str(path), "a directory with other things in it, and no run; name a new one")
+    parent = path
+    while not parent.exists():
+        parent = parent.parent
+    if not parent.is_dir():
+        raise InputError("out", str(path), f"{str(parent)!r} is a file")
+    if not os.access(parent, os.W_OK):
+        raise InputError("out", str(path), f"the directory {str(parent)!r} cannot be written to")

@@ -1,0 +1,187 @@
+"""Checkpoints: saved all or nothing, checked when they are read, two good ones kept at every instant.
+
+A checkpoint is a directory `step-000001000` of plain files: `state.safetensors`, the texts that belong to the state
+(the configuration, the metrics so far), and `manifest.json` with the SHA-256 of each and of itself. It is written
+under another name, brought to the disk, renamed, read back, and only then is the oldest removed. The order of
+checkpoints is that of their steps; no clock is asked.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from recombine.files import (
+    NotAFile,
+    make_directory,
+    read_file,
+    remove_directory,
+    rename,
+    sync_directory,
+    write_new,
+)
+
+FORMAT = 1
+KEPT = 2
+LARGEST_MANIFEST = 1 << 20
+STATE, MANIFEST, SAVING, DAMAGED = "state.safetensors", "manifest.json", ".saving", "damaged-"
+
+
+class Checkpoint(NamedTuple):
+    """The arrays and texts of a run after `step` steps, and what made them."""
+
+    step: int
+    arrays: dict[str, np.ndarray]
+    texts: dict[str, str]
+    identity: dict[str, Any]
+
+
+class DamagedCheckpoint(Exception):
+    """A checkpoint is not what was saved."""
+
+
+def save_checkpoint(directory: Path, checkpoint: Checkpoint) -> Path:
+    """Save, verify, and remove what is older than the newest two."""
+    for name, array in checkpoint.arrays.items():
+        if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
+            raise ArithmeticError(f"{name} is not finite after {checkpoint.step} steps; the last checkpoint is kept")
+    target = checkpoint_path(directory, checkpoint.step)
+    if target in list_checkpoints(directory):
+        try:
+            read_checkpoint(target)
+            return target
+        except DamagedCheckpoint:
+            set_aside(target)
+    files = {STATE: save(checkpoint.arrays)}
+    files |= {name: text.encode() for name, text in checkpoint.texts.items()}
+    manifest: dict[str, Any] = {"format": FORMAT, "step": checkpoint.step, "identity": checkpoint.identity}
+    manifest["files"] = {name: {"bytes": len(data), "sha256": _sha256(data)} for name, data in files.items()}
+    manifest["sha256"] = _manifest_hash(manifest)
+    files[MANIFEST] = _manifest_bytes(manifest)
+
+    saving = directory / SAVING
+    if saving.exists() or saving.is_symlink():  # left by a process that was killed in the middle of a save
+        remove_directory(saving)
+    make_directory(saving)
+    for name, data in files.items():
+        write_new(saving / name, data)
+    sync_directory(saving)
+    rename(saving, target)
+    sync_directory(directory)
+    read_checkpoint(target)
+    _prune(directory)
+    return target
+
+
+def _prune(directory: Path) -> None:
+    """Remove what is older than the newest two good checkpoints."""
+    good = 0
+    for path in list_checkpoints(directory):
+        if good == KEPT:
+            remove_directory(path)
+            continue
+        try:
+            read_checkpoint(path)
+            good += 1
+        except DamagedCheckpoint:
+            pass  # kept: it may be all there is
+
+
+def checkpoint_path(directory: Path, step: int) -> Path:
+    return directory / f"step-{step:09d}"
+
+
+def list_checkpoints(directory: Path) -> list[Path]:
+    """Every checkpoint, damaged or not, the newest first."""
+    if not directory.is_dir():
+        return []
+    found = [path for path in directory.iterdir() if re.fullmatch(r"step-\d{9,10}", path.name)]
+    return sorted(found, key=lambda path: int(path.name[5:]), reverse=True)
+
+
+def set_aside(path: Path) -> Path:
+    """Move a damaged checkpoint out of the way, for people to look at."""
+    aside = path.with_name(DAMAGED + path.name)
+    if aside.exists() or aside.is_symlink():
+        remove_directory(aside)
+    rename(path, aside)
+    return aside
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """A checkpoint; `DamagedCheckpoint` if a single bit is not what was saved. Takes no more memory than its files."""
+    if path.is_symlink() or not path.is_dir():
+        raise DamagedCheckpoint(f"{path.name} is not a directory")
+    try:
+        data = read_file(path / MANIFEST, LARGEST_MANIFEST)
+        manifest = json.loads(data)
+    except (NotAFile, ValueError, RecursionError) as error:
+        raise DamagedCheckpoint(f"{path.name}: no readable manifest ({error})") from error
+    step, files, identity = _check_manifest(path, manifest)
+    if data != _manifest_bytes(manifest):
+        raise DamagedCheckpoint(f"{path.name}: {MANIFEST} is not what was saved")
+    contents = {}
+    for name, entry in files.items():
+        try:
+            data = read_file(path / name, entry["bytes"])
+        except NotAFile as error:
+            raise DamagedCheckpoint(f"{path.name}: {error}") from error
+        if len(data) != entry["bytes"] or _sha256(data) != entry["sha256"]:
+            raise DamagedCheckpoint(f"{path.name}: {name} is not what was saved")
+        contents[name] = data
+    try:
+        arrays = load(contents.pop(STATE))
+        texts = {name: data.decode() for name, data in contents.items()}
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise DamagedCheckpoint(f"{path.name}: {error}") from error
+    return Checkpoint(step, arrays, texts, identity)
+
+
+def _check_manifest(path: Path, manifest: Any) -> tuple[int, Mapping[str, Any], dict[str, Any]]:
+    """The manifest's step, files and identity; whoever wrote it, nothing in it may point out of the directory."""
+    match manifest:
+        case {
+            "format": int(found),
+            "step": int(step),
+            "files": dict(files),
+            "identity": dict(identity),
+            "sha256": str(),
+        }:
+            if found != FORMAT:
+                raise DamagedCheckpoint(f"{path.name}: format {found}, and this version reads format {FORMAT}")
+            if manifest.get("sha256") != _manifest_hash(manifest):
+                raise DamagedCheckpoint(f"{path.name}: {MANIFEST} is not what was saved")
+        case _:
+            raise DamagedCheckpoint(f"{path.name}: {MANIFEST} lacks what a manifest has")
+    if checkpoint_path(path.parent, step).name != path.name:
+        raise DamagedCheckpoint(f"{path.name}: {MANIFEST} is that of step {step}")
+    for name, entry in files.items():
+        if not re.fullmatch(r"[a-z_]+\.[a-z]+", name):
+            raise DamagedCheckpoint(f"{path.name}: {MANIFEST} names the file {name!r}")
+        match entry:
+            case {"bytes": int(), "sha256": str()}:
+                pass
+            case _:
+                raise DamagedCheckpoint(f"{path.name}: {MANIFEST} lacks the size or the SHA-256 of {name}")
+    if STATE not in files:
+        raise DamagedCheckpoint(f"{path.name}: {MANIFEST} names no {STATE}")
+    return step, files, identity
+
+
+def _manifest_bytes(manifest: Mapping[str, Any]) -> bytes:
+    return json.dumps(manifest, indent=2, sort_keys=True).encode()
+
+
+def _manifest_hash(manifest: Mapping[str, Any]) -> str:
+    rest = {name: value for name, value in manifest.items() if name != "sha256"}
+    return _sha256(json.dumps(rest, sort_keys=True).encode())
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
