@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
@@ -18,3 +19,13 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 # Compiling takes its time on a busy machine; no test is about how long it takes. And the same examples every time.
 settings.register_profile("recombine", deadline=None, derandomize=True)
 settings.load_profile("recombine")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--torture", action="store_true", help="the long form of the reliability tests")
+
+
+@pytest.fixture
+def torture(request: pytest.FixtureRequest) -> bool:
+    """Whether the long form of a test is asked for."""
+    return request.config.getoption("--torture")

@@ -1,15 +1,8 @@
-"""The peers do the job they are given: they learn, have the right size, see no label, and draw the right episodes.
+"""The peers do the job they are given: they learn, have the right size, see no label, and draw the right episodes."""
 
-And the worker reports what a contender took, or what is missing.
-"""
-
-import json
-import subprocess
-import sys
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, get_args
 
@@ -21,7 +14,6 @@ import pytest
 from scipy import special
 
 from recombine.bench.peer.job import Job, Missing
-from recombine.bench.peer.worker import report
 from recombine.config import Config, ModelKind
 from recombine.config_file import override
 from recombine.errors import InputError
@@ -315,59 +307,3 @@ def test_a_job_the_peers_do_not_do(kind: ModelKind, section: str, field: str, va
     config = override(tiny_config(kind), {section: {field: value}})
     with pytest.raises(InputError, match=rf"{section}\.{field}"):
         Job.from_config(config)
-
-
-CONTENDER = """
-REQUIRES = ("numpy",)
-
-def make_stepper(job):
-    calls = []
-    def run(num_steps):
-        calls.append(num_steps)
-        assert job.masks[0] == (1, 1, 0, 0, 0, 0)
-        assert calls == [1, 7, 7, 7, 7][:len(calls)], calls
-        return float(len(calls))
-    return run
-"""
-
-
-def test_the_worker_times_a_contender(tmp_path: Path) -> None:
-    (tmp_path / "contender.py").write_text(CONTENDER)
-    result = subprocess.run(
-        [sys.executable, "-m", "recombine.bench.peer.worker", "contender", "7", "3"],
-        input=json.dumps(asdict(Job.from_config(tiny_config("transformer")))),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    timing = json.loads(result.stdout)
-    assert (timing["contender"], timing["num_steps"], timing["last_loss"]) == ("contender", 7, 5.0)
-    assert len(timing["seconds"]) == 3
-    assert timing["versions"].keys() == {"numpy"}
-    if sys.platform == "linux":
-        assert 1_000_000 < timing["import_bytes"] <= timing["peak_bytes"]
-
-
-MISSING = {
-    "import no_such_package.part": "no_such_package is not installed",
-    "from recombine.bench.peer.job import Missing\ndef make_stepper(job): raise Missing('no compiler')": "no compiler",
-}
-
-
-@pytest.mark.parametrize(("text", "reason"), MISSING.items(), ids=["package", "compiler"])
-def test_the_worker_says_what_is_missing(
-    text: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name = f"contender_{reason.split()[-1]}"
-    (tmp_path / f"{name}.py").write_text(text)
-    monkeypatch.syspath_prepend(tmp_path)
-    job = Job.from_config(tiny_config("transformer"))
-    assert report(name, job, 1, 1) == {"contender": name, "missing": reason}
-
-
-def test_a_fault_of_our_own_is_not_a_missing_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "faulty.py").write_text("import recombine.no_such_module")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ModuleNotFoundError):
-        report("faulty", Job.from_config(tiny_config("transformer")), 1, 1)

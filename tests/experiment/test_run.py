@@ -1,9 +1,12 @@
 """A run without anything held out, and what evaluation draws."""
 
+from pathlib import Path
+
 import numpy as np
 
 from recombine.config_file import override
-from recombine.experiment.run import evaluation_episodes, run
+from recombine.experiment.evaluate import evaluation_episodes
+from recombine.experiment.run import run
 from recombine.preset import preset_config
 from recombine.task.split import sample_split
 from recombine.train.step import config_teacher
@@ -11,12 +14,10 @@ from recombine.train.step import config_teacher
 CHANGES = {"optimizer": {"num_steps": 4}, "measure": {"episodes": 16}}
 
 
-def test_no_ood_without_held_out_masks() -> None:
+def test_no_ood_without_held_out_masks(tmp_path: Path) -> None:
     config = override(preset_config("smoke", "transformer"), {**CHANGES, "task": {"support": "2-hot"}})
-    *before, last = run(config)
-    assert [progress.step for progress in before] == [1, 2, 3]
-    assert all(progress.scores is None for progress in before)
-    assert last.scores is not None
+    *_, last = run(config, tmp_path / "run")
+    assert last.step == 4
     assert set(last.scores) == {"in_dist", "control"}
 
 

@@ -1,4 +1,6 @@
-"""Training: golden first losses, determinism, the gradient, divergence."""
+"""Training: golden first losses, determinism, many seeds, the gradient, divergence."""
+
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -9,8 +11,8 @@ import pytest
 from recombine.config_file import override
 from recombine.preset import preset_config
 from recombine.task.split import sample_split
-from recombine.train.loop import NonFiniteLoss, train
-from recombine.train.step import config_teacher, init_state, query_loss, train_step
+from recombine.train.loop import NonFiniteLoss, many_steps, train
+from recombine.train.step import compiled_part, config_teacher, init_state, query_loss, train_step
 
 # The losses of steps 0 to 2 of the `smoke` preset, seed 0. They change only when the data, the models, their
 # initialisation or the optimiser do: then, and with a line in the changelog, put the new ones here.
@@ -23,22 +25,77 @@ GOLDEN = {
 @pytest.mark.parametrize("kind", GOLDEN)
 def test_golden_losses(kind) -> None:
     config = preset_config("smoke", kind)
-    snapshot = next(train(config, config_teacher(config), every=3))
-    np.testing.assert_allclose(snapshot.losses, GOLDEN[kind], rtol=1e-4)
+    losses = np.concatenate([s.losses for s in train(config, config_teacher(config), init_state(config), 0, 3, last=3)])
+    np.testing.assert_allclose(losses, GOLDEN[kind], rtol=1e-4)
 
 
 @pytest.mark.parametrize("kind", GOLDEN)
 def test_same_config_same_bits(kind) -> None:
-    """However the steps are cut into snapshots."""
+    """However the steps are cut into dispatches."""
     config = preset_config("smoke", kind)
     teacher = config_teacher(config)
-    runs = [list(train(config, teacher, every)) for every in (20, 20, 8)]
+    runs = [list(train(config, teacher, init_state(config), 0, every)) for every in (20, 20, 8, 1)]
     losses = [np.concatenate([snapshot.losses for snapshot in run]) for run in runs]
-    assert [snapshot.step for snapshot in runs[2]] == [8, 16, 24, 32, 40]
+    assert [snapshot.step for snapshot in runs[3]] == list(range(1, 41))
+    assert {8, 16, 24, 32, 40} <= {snapshot.step for snapshot in runs[2]}
     for run, loss in zip(runs[1:], losses[1:], strict=True):
         np.testing.assert_array_equal(loss, losses[0])
-        for a, b in zip(jax.tree.leaves(run[-1].model), jax.tree.leaves(runs[0][-1].model), strict=True):
-            np.testing.assert_array_equal(a, b)
+        assert_same_state(run[-1].state, runs[0][-1].state)
+
+
+@pytest.mark.parametrize("kind", GOLDEN)
+def test_going_on_from_a_state(kind) -> None:
+    config = preset_config("smoke", kind)
+    teacher = config_teacher(config)
+    *_, whole = train(config, teacher, init_state(config), 0, 40)
+    *_, half = train(config, teacher, init_state(config), 0, 40, last=17)
+    assert half.step == 17
+    *_, resumed = train(config, teacher, half.state, half.step, 40)
+    assert_same_state(resumed.state, whole.state)
+
+
+@pytest.mark.parametrize("kind", GOLDEN)
+def test_many_seeds_in_one_program(kind) -> None:
+    """`vmap` over seeds: each ends where it ends alone."""
+    config = override(preset_config("smoke", kind), {"optimizer": {"num_steps": 12}})
+    configs = [override(config, {"seed": seed}) for seed in (0, 1, 2)]
+    alone = [list(train(c, config_teacher(c), init_state(c), 0, 12))[-1].state for c in configs]
+    stack = lambda trees: jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)  # noqa: E731
+    teachers = stack([config_teacher(c) for c in configs])
+    states = stack([init_state(c) for c in configs])
+    run = eqx.filter_jit(
+        eqx.filter_vmap(partial(many_steps, compiled_part(config)), in_axes=(eqx.if_array(0),) * 3 + (None,) * 2)
+    )
+    together = run(jnp.arange(3, dtype=jnp.uint32), teachers, states, jnp.asarray(0), jnp.asarray(12))
+    assert together.done.tolist() == [12] * 3
+    for i, state in enumerate(alone):
+        for a, b in zip(jax.tree.leaves(state.model), jax.tree.leaves(together.state.model), strict=True):
+            np.testing.assert_allclose(a, b[i], rtol=2e-3, atol=2e-5)
+
+
+def test_one_program_for_all_seeds() -> None:
+    """Seeds, the teacher's seed and what is measured are not compiled in."""
+    config = preset_config("smoke", "transformer")
+    others = [override(config, {"seed": 3, "teacher_seed": 4}), override(config, {"measure": {"episodes": 7}})]
+    assert {compiled_part(c) for c in (config, *others)} == {compiled_part(config)}
+    assert compiled_part(override(config, {"optimizer": {"learning_rate": 0.1}})) != compiled_part(config)
+
+
+def test_bfloat16_trains_and_keeps_its_state_in_float32() -> None:
+    changes = {"compute": {"precision": "bfloat16"}}
+    for kind in GOLDEN:
+        for path in ("fast", "plain"):
+            changes["compute"]["path"] = path
+            config = override(preset_config("smoke", kind), changes)
+            *_, last = train(config, config_teacher(config), init_state(config), 0, 3, last=3)
+            assert {leaf.dtype for leaf in jax.tree.leaves(last.state)} == {jnp.float32, jnp.int32}
+            np.testing.assert_allclose(last.losses[-1], GOLDEN[kind][2], rtol=0.05)
+            assert abs(last.losses[-1] / GOLDEN[kind][2] - 1) > 1e-6
+
+
+def assert_same_state(state, other) -> None:
+    for a, b in zip(jax.tree.leaves(state), jax.tree.leaves(other), strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.parametrize("kind", GOLDEN)
@@ -47,10 +104,10 @@ def test_the_loss_is_the_mse_at_the_query_and_falls(kind) -> None:
     teacher = config_teacher(config)
     state = init_state(config)
     _, episodes = sample_split(config.seed, "train", teacher, config.task.support, 8, 16, step=0)
-    _, loss = train_step(config, teacher, state, jnp.asarray(0))
+    loss = one_step(config, state).loss
     predicted = jax.vmap(state.model)(episodes.context_x, episodes.context_y, episodes.query_x).y
     np.testing.assert_allclose(loss, np.mean((predicted - episodes.query_y) ** 2), rtol=1e-5)
-    losses = np.concatenate([snapshot.losses for snapshot in train(config, teacher, 100)])
+    losses = np.concatenate([snapshot.losses for snapshot in train(config, teacher, state, 0, 100)])
     assert losses[-50:].mean() < 0.7 * losses[:50].mean()
 
 
@@ -63,7 +120,7 @@ def test_the_gradient_against_finite_differences(kind) -> None:
         model = widen(state.model)
         _, episodes = sample_split(0, "train", config_teacher(config), config.task.support, 8, 4)
         episodes = widen(episodes)
-        gradient = eqx.filter_grad(query_loss)(model, episodes)
+        gradient = eqx.filter_jit(eqx.filter_grad(query_loss))(model, episodes)
         keys = iter(jax.random.split(jax.random.key(1), 100))
         direction = jax.tree.map(lambda leaf: jax.random.normal(next(keys), leaf.shape, leaf.dtype), model)
         slope = sum(jnp.sum(g * d) for g, d in zip(jax.tree.leaves(gradient), jax.tree.leaves(direction), strict=True))
@@ -73,10 +130,28 @@ def test_the_gradient_against_finite_differences(kind) -> None:
         np.testing.assert_allclose((ahead - behind) / 2e-6, slope, rtol=1e-5)
 
 
-def test_divergence_is_named() -> None:
+def test_divergence_stops_before_the_update() -> None:
     config = override(preset_config("smoke", "transformer"), {"optimizer": {"learning_rate": 1e20}})
-    with pytest.raises(NonFiniteLoss, match=r"the loss of step \d+ is"):
-        list(train(config, config_teacher(config), 10))
+    snapshots = []
+    with pytest.raises(NonFiniteLoss, match=r"step \d+ was not taken") as caught:
+        snapshots.extend(train(config, config_teacher(config), init_state(config), 0, 10))
+    assert str(caught.value).startswith(f"step {snapshots[-1].step} was not taken")
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(snapshots[-1].state))
+
+
+def test_a_gradient_that_is_not_finite_is_not_applied() -> None:
+    """A loss near the largest float32 is finite, and the norm of its gradient is not."""
+    config = preset_config("smoke", "transformer")
+    huge = eqx.tree_at(lambda s: s.model.readout.bias, init_state(config), jnp.full(1, 4e18))
+    result = one_step(config, huge)
+    assert np.isfinite(result.loss)
+    assert not result.finite
+    assert_same_state(result.state, huge)
+
+
+def one_step(config, state):
+    step = eqx.filter_jit(train_step)
+    return step(config, jnp.uint32(config.seed), config_teacher(config), state, jnp.asarray(0))
 
 
 def test_seeds_differ_and_the_teacher_can_be_kept() -> None:

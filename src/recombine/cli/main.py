@@ -11,6 +11,7 @@ from typing import Annotated
 import tyro
 
 from recombine import __version__
+from recombine.cli.bench import Bench
 from recombine.cli.construct import Construct
 from recombine.cli.printing import complain, print_line
 from recombine.cli.reproduce import Reproduce
@@ -29,6 +30,7 @@ Command = (
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Task, tyro.conf.subcommand("task")]
     | Annotated[Construct, tyro.conf.subcommand("construct")]
+    | Annotated[Bench, tyro.conf.subcommand("bench")]
 )
 
 
@@ -63,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def parse(arguments: list[str]) -> Reproduce | Train | Task | Construct:
+def parse(arguments: list[str]) -> Reproduce | Train | Task | Construct | Bench:
     """The command that the arguments name, or an InputError in one line."""
     markers = (tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
     description = "Can an in-context learner recombine what it knows? (--version prints the version.)"

@@ -15,7 +15,7 @@ import os
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from recombine.config import Config
 from recombine.config_file import parse_toml, write_toml
@@ -40,7 +40,7 @@ class RunDirectory:
         self.checkpoints = path / "checkpoints"
         self.lock: int | None = None
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "RunDirectory":
         check_run_path(self.path)
         try:
             self.checkpoints.mkdir(parents=True, exist_ok=True)

@@ -27,7 +27,7 @@ def predict_batch(
     """The predicted query labels, in the inputs' own precision."""
     inputs = (context_x, context_y, query_x)
     if compute.precision == "bfloat16":
-        model, inputs = _cast(model, jnp.bfloat16), _cast(inputs, jnp.bfloat16)
+        model, inputs = _to_bfloat16(model), _to_bfloat16(inputs)
     # On accelerators a float32 product is by default not one.
     with jax.default_matmul_precision("highest" if compute.precision == "float32" else "default"):
         if compute.path == "fast" and isinstance(model, TrunkModel):
@@ -37,5 +37,5 @@ def predict_batch(
     return y.astype(context_y.dtype)
 
 
-def _cast(tree: T, dtype: jnp.dtype) -> T:
-    return jax.tree.map(lambda leaf: leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf, tree)
+def _to_bfloat16(tree: T) -> T:
+    return jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16) if eqx.is_inexact_array(leaf) else leaf, tree)

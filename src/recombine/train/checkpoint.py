@@ -30,7 +30,8 @@ from recombine.files import (
 FORMAT = 1
 KEPT = 2
 LARGEST_MANIFEST = 1 << 20
-STATE, MANIFEST, SAVING, DAMAGED = "state.safetensors", "manifest.json", ".saving", "damaged-"
+STATE, MANIFEST = "state.safetensors", "manifest.json"
+SAVING, REMOVING, DAMAGED = ".saving", ".removing", "damaged-"
 
 
 class Checkpoint(NamedTuple):
@@ -66,8 +67,7 @@ def save_checkpoint(directory: Path, checkpoint: Checkpoint) -> Path:
     files[MANIFEST] = _manifest_bytes(manifest)
 
     saving = directory / SAVING
-    if saving.exists() or saving.is_symlink():  # left by a process that was killed in the middle of a save
-        remove_directory(saving)
+    _clear(saving)
     make_directory(saving)
     for name, data in files.items():
         write_new(saving / name, data)
@@ -84,13 +84,22 @@ def _prune(directory: Path) -> None:
     good = 0
     for path in list_checkpoints(directory):
         if good == KEPT:
-            remove_directory(path)
+            removing = directory / REMOVING  # what is called step-… is whole, at every instant
+            _clear(removing)
+            rename(path, removing)
+            remove_directory(removing)
             continue
         try:
             read_checkpoint(path)
             good += 1
         except DamagedCheckpoint:
             pass  # kept: it may be all there is
+
+
+def _clear(path: Path) -> None:
+    """Remove what a process left that was killed in the middle of a save."""
+    if path.exists() or path.is_symlink():
+        remove_directory(path)
 
 
 def checkpoint_path(directory: Path, step: int) -> Path:
@@ -108,8 +117,7 @@ def list_checkpoints(directory: Path) -> list[Path]:
 def set_aside(path: Path) -> Path:
     """Move a damaged checkpoint out of the way, for people to look at."""
     aside = path.with_name(DAMAGED + path.name)
-    if aside.exists() or aside.is_symlink():
-        remove_directory(aside)
+    _clear(aside)
     rename(path, aside)
     return aside
 

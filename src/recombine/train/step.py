@@ -88,7 +88,7 @@ def train_step(
     if devices > 1:
         flat, unflatten = ravel_pytree((loss, gradient))  # one exchange between the devices, not one per parameter
         loss, gradient = unflatten(jax.lax.pmean(flat, "batch"))
-    finite = jnp.isfinite(loss) & jnp.isfinite(optax.global_norm(gradient))
+    finite = jnp.isfinite(loss) & jnp.isfinite(optax.tree.norm(gradient))
     parameters, rest = eqx.partition(state.model, eqx.is_inexact_array)
 
     def update() -> tuple:

@@ -1,3 +1,4 @@
+# pyright: reportMissingImports=false
 """Flax linen with Optax: stock layers, a `TrainState`, and one jitted step per call.
 
 There is no position bias: Flax's attention has none built in, so this peer does a little less than the paper's model.

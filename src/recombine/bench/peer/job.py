@@ -38,6 +38,9 @@ class Job:
     num_steps: int  # that the cosine spans
     seed: int
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "masks", tuple(map(tuple, self.masks)))  # JSON has lists only
+
     @classmethod
     def from_config(cls, config: Config) -> "Job":
         """The job of a run. What the peers do not do is refused, except the position bias: they have none."""

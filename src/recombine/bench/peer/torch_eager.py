@@ -1,3 +1,4 @@
+# pyright: reportMissingImports=false
 """PyTorch, eager: the stock `nn.TransformerEncoder`, and the training loop of the tutorials.
 
 There is no position bias: PyTorch's layers have none built in, so this peer does a little less than the paper's model.

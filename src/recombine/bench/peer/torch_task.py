@@ -1,3 +1,4 @@
+# pyright: reportMissingImports=false
 """Episodes, sampled online in PyTorch by the paper's law."""
 
 from math import sqrt

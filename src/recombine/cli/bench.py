@@ -1,0 +1,168 @@
+"""`recombine bench`: the speed of training, beside the peers'."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from recombine.checks import check_choice, check_size
+from recombine.cli.printing import note, print_json
+from recombine.config import MODEL_CONFIGS, Config, ModelKind
+from recombine.config_file import override
+from recombine.errors import InputError
+from recombine.files import check_output, replacing
+from recombine.preset import Preset, preset_config
+
+if TYPE_CHECKING:
+    from recombine.bench.race import Report
+
+LONGEST = 4096
+MOST_REPEATS = 1000
+MOST_STEPS = 1024  # in one dispatch of the training loop
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Measure training: episodes per second and memory of a whole step, ours and the peers' taking turns."""
+
+    model: Literal["transformer", "hypertransformer", "both"] = "both"
+    """Which of the two models."""
+    preset: Preset = "paper"
+    """paper: Table 3's settings. The smaller ones only show that it runs."""
+    lengths: tuple[int, ...] = (32, 64, 128)
+    """Episode lengths N to compare at. None (--lengths with nothing after it): no comparison."""
+    contenders: tuple[str, ...] = ()
+    """plain, fast, fast_sharded, fast_single, fast_pair, and the peers flax_linen, torch_eager, torch_compiled, gpt2;
+    all where none is given. A peer that is not installed is named as missing."""
+    steps: int = 10
+    """Steps in a turn."""
+    repeats: int = 5
+    """Turns of each contender."""
+    threads: int | None = None
+    """Threads of each contender in all; all cores where it is not given."""
+    scaling: bool = False
+    """Also measure how the cost of the fast path grows with N, with d and with the layers."""
+    figure: Path | None = None
+    """Draw the scaling to this PNG or SVG file."""
+    cold_start: bool = False
+    """Also time processes from their start to their first step, with an empty and with a filled compilation cache."""
+    json: bool = False
+    """Print JSON."""
+    out: Path | None = None
+    """Write the JSON to this file as well."""
+
+    def run(self) -> None:
+        contenders, threads = self._check()
+        from recombine.experiment.machine import environment, prepare
+
+        prepare(threads)
+        results: dict[str, Any] = {
+            "preset": self.preset,
+            "steps": self.steps,
+            "repeats": self.repeats,
+            "threads": threads,
+            "comparisons": self._compare(contenders, threads),
+            "scaling": self._scaling(threads) if self.scaling else None,
+            "cold_starts": self._cold_starts(threads) if self.cold_start else None,
+        }
+        results["environment"] = environment()  # only now: it starts JAX, whose threads need not be there before
+        if self.out is not None:
+            with replacing("out", self.out) as temporary:
+                temporary.write_text(json.dumps(results, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+            note(f"written to {self.out}")
+        if self.figure is not None:
+            from recombine.report.bench_figures import draw_scaling
+            from recombine.report.drawing import save_figure
+
+            save_figure(draw_scaling(results["scaling"]), self.figure)
+            note(f"drawn to {self.figure}")
+        if self.json:
+            print_json(results)
+        else:
+            _print(results)
+
+    def _check(self) -> tuple[tuple[str, ...], int]:
+        """The contenders and the number of threads, once everything has been found good."""
+        from recombine.bench.contender import CONTENDERS
+        from recombine.experiment.machine import available_cores
+
+        for length in self.lengths:
+            check_size("lengths", length, least=2, most=LONGEST)
+        for name in self.contenders:
+            check_choice("contenders", name, *CONTENDERS)
+        check_size("steps", self.steps, most=MOST_STEPS)
+        check_size("repeats", self.repeats, most=MOST_REPEATS)
+        if self.threads is not None:
+            check_size("threads", self.threads, most=available_cores())
+        if not (self.lengths or self.scaling or self.cold_start):
+            raise InputError("lengths", self.lengths, "at least one, or --scaling, or --cold-start")
+        if self.figure is not None:
+            if not self.scaling:
+                raise InputError("figure", str(self.figure), "it shows the scaling: add --scaling")
+            check_output("figure", self.figure, (".png", ".svg"))
+        if self.out is not None:
+            check_output("out", self.out, (".json",))
+        return tuple(dict.fromkeys(self.contenders or CONTENDERS)), self.threads or available_cores()
+
+    def _configs(self) -> dict[ModelKind, Config]:
+        return {kind: preset_config(self.preset, kind) for kind in MODEL_CONFIGS if self.model in (kind, "both")}
+
+    def _compare(self, contenders: tuple[str, ...], threads: int) -> list[dict[str, Any]]:
+        from recombine.bench.compare import compare
+        from recombine.bench.contender import LIMITS
+
+        num_reports = (len(LIMITS) + len(contenders)) * (1 + self.repeats)
+        found = []
+        for kind, config in self._configs().items():
+            for length in dict.fromkeys(self.lengths):
+                with _reporting(f"{kind}, N = {length}", num_reports) as report:
+                    entered = override(config, {"task": {"episode_length": length}})
+                    found.append(compare(entered, contenders, threads, self.steps, self.repeats, report))
+        return found
+
+    def _scaling(self, threads: int) -> list[dict[str, Any]]:
+        from recombine.bench.scaling import measure_scaling, num_points
+
+        found = []
+        for kind, config in self._configs().items():
+            with _reporting(f"scaling, {kind}", num_points() * (1 + self.repeats)) as report:
+                found.append(measure_scaling(config, threads, self.steps, self.repeats, report))
+        return found
+
+    def _cold_starts(self, threads: int) -> list[dict[str, Any]]:
+        from recombine.bench.cold_start import CACHES, measure_cold_start
+
+        found = []
+        for kind, config in self._configs().items():
+            with _reporting(f"cold start, {kind}", len(CACHES) * self.repeats) as report:
+                found.append(measure_cold_start(config, threads, self.repeats, report))
+        return found
+
+
+@contextmanager
+def _reporting(name: str, total: int) -> "Iterator[Report]":
+    """Progress on stderr; what it yields is called once for each thing done."""
+    from recombine.report.progress import ProgressDisplay
+
+    with ProgressDisplay(name, total, unit="turns") as display:
+        done = 0
+
+        def report(detail: str) -> None:
+            nonlocal done
+            done += 1
+            display.update(done, detail)
+
+        yield report
+
+
+def _print(results: dict[str, Any]) -> None:
+    from recombine.report.bench_tables import print_cold_starts, print_comparison, print_scaling
+
+    for comparison in results["comparisons"]:
+        print_comparison(comparison)
+    if results["scaling"] is not None:
+        print_scaling(results["scaling"])
+    if results["cold_starts"] is not None:
+        print_cold_starts(results["cold_starts"])

@@ -1,0 +1,50 @@
+"""The count by hand is XLA's own, to what the count leaves out."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import pytest
+
+from recombine.bench.flops import forward_flops, step_flops
+from recombine.config import Config, ModelKind
+from recombine.config_file import override
+from recombine.preset import preset_config
+from recombine.task.episode import sample_episodes
+from recombine.task.split import mask_array
+from recombine.train.step import config_teacher, init_state, query_loss
+
+
+def xla_flops(config: Config) -> tuple[float, float]:
+    """Of the loss of one batch, and of its gradient, as XLA counts the program that it made."""
+    key, masks = jax.random.key(0), mask_array(config.task.support, "train")
+    size = (config.task.episode_length, config.optimizer.batch_size)
+    arrays, rest = eqx.partition(eqx.filter_eval_shape(init_state, config).model, lambda leaf: hasattr(leaf, "shape"))
+    episodes = jax.eval_shape(lambda: sample_episodes(key, config_teacher(config), masks, *size, 0))
+
+    def loss(arrays: Any, episodes: Any) -> jax.Array:
+        return query_loss(eqx.combine(arrays, rest), episodes, config.compute)
+
+    programs = (jax.jit(function).lower(arrays, episodes).compile() for function in (loss, jax.grad(loss)))
+    forward, gradient = (program.cost_analysis()["flops"] for program in programs)
+    return forward, gradient
+
+
+CASES = [("transformer", 2, 128), ("transformer", 3, 16), ("hypertransformer", 1, 16), ("hypertransformer", 2, 32)]
+
+
+@pytest.mark.parametrize(("kind", "layers", "length"), CASES)
+def test_against_xla(kind: ModelKind, layers: int, length: int) -> None:
+    changes = {"model": {"num_layers": layers}, "task": {"episode_length": length}, "optimizer": {"batch_size": 16}}
+    config = override(preset_config("paper", kind), changes)
+    forward, gradient = xla_flops(config)
+    assert forward_flops(config) == pytest.approx(forward, rel=0.15)
+    assert step_flops(config) == pytest.approx(gradient, rel=0.15)
+
+
+def test_the_batch_is_counted_once_for_each_episode() -> None:
+    """Twice the batch is twice the work, but for what is done to the weights alone."""
+    config = preset_config("paper", "transformer")
+    twice = override(config, {"optimizer": {"batch_size": 256}})
+    assert forward_flops(twice) == pytest.approx(2 * forward_flops(config), rel=0.01)
+    assert forward_flops(twice) < 2 * forward_flops(config)

@@ -1,0 +1,98 @@
+"""The fast path against the plain one: the same predictions, the same gradients."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from recombine.config import ComputeConfig
+from recombine.config_file import override
+from recombine.model.batch import predict_batch
+from recombine.model.build import build_model
+from recombine.model.trunk import TrunkModel
+from recombine.preset import preset_config
+from recombine.task.split import sample_split
+from recombine.train.step import config_teacher, query_loss
+
+KINDS = ("transformer", "hypertransformer")
+FAST, PLAIN = ComputeConfig(path="fast"), ComputeConfig(path="plain")
+
+# Each number of layers, with another number of heads and another of the open readings.
+VARIANTS = [
+    {"num_layers": 1, "num_heads": 2},
+    {"num_layers": 2, "num_heads": 4},
+    {"num_layers": 3, "num_heads": 1, "position_bias": "shared"},
+    {"num_layers": 4, "num_heads": 8, "final_norm": False},
+    {"num_layers": 5, "num_heads": 2, "causal": True},
+    {"num_layers": 6, "num_heads": 16, "scale_scores": False},
+    {"num_layers": 1, "causal": True, "position_bias": "none"},
+    {"num_layers": 2, "causal": True, "position_bias": "none", "ffn_factor": 1},
+]
+
+
+def make(kind: str, model: dict, length: int = 9) -> tuple:
+    """A model with every parameter away from its initial value (biases and norms too), and episodes."""
+    config = override(preset_config("smoke", kind), {"model": model, "task": {"episode_length": length}})
+    built = build_model(config, key=jax.random.key(0))
+    keys = iter(jax.random.split(jax.random.key(1), 500))
+    moved = jax.tree.map(lambda leaf: leaf + 0.1 * jax.random.normal(next(keys), leaf.shape), built)
+    _, episodes = sample_split(0, "train", config_teacher(config), config.task.support, length, 16)
+    return moved, episodes
+
+
+def gradient_error(one, other) -> float:
+    """The relative distance of two gradients, as vectors."""
+    a, b = (np.concatenate([np.ravel(np.asarray(leaf, float)) for leaf in jax.tree.leaves(g)]) for g in (one, other))
+    return float(np.linalg.norm(a - b) / np.linalg.norm(a))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("model", VARIANTS, ids=str)
+def test_same_loss_and_gradient(kind: str, model: dict) -> None:
+    built, episodes = make(kind, model)
+    loss_and_gradient = eqx.filter_jit(eqx.filter_value_and_grad(query_loss))
+    plain, plain_gradient = loss_and_gradient(built, episodes, PLAIN)
+    fast, fast_gradient = loss_and_gradient(built, episodes, FAST)
+    np.testing.assert_allclose(fast, plain, rtol=1e-5)
+    assert gradient_error(plain_gradient, fast_gradient) < 1e-5
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_parameter_has_its_gradient(kind: str) -> None:
+    """In float64, parameter by parameter: no small one hides behind a large one."""
+    with jax.enable_x64(True):
+        gradient = eqx.filter_jit(eqx.filter_grad(query_loss))
+        built, episodes = make(kind, {"num_layers": 3})
+        widen = lambda tree: jax.tree.map(lambda a: a.astype(float) if eqx.is_inexact_array(a) else a, tree)  # noqa: E731
+        built, episodes = widen(built), widen(episodes)
+        plain, fast = (gradient(built, episodes, compute) for compute in (PLAIN, FAST))
+        scale = max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(plain))
+        for path, expected in jax.tree.leaves_with_path(plain):
+            found = dict(jax.tree.leaves_with_path(fast))[path]
+            np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-10 * scale, err_msg=str(path))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_same_predictions_at_the_papers_sizes(kind: str) -> None:
+    config = preset_config("paper", kind)
+    model = build_model(config, key=jax.random.key(2))
+    _, e = sample_split(0, "ood", config_teacher(config), config.task.support, 32, 8)
+    fast, plain = (predict_batch(model, e.context_x, e.context_y, e.query_x, compute) for compute in (FAST, PLAIN))
+    np.testing.assert_allclose(fast, plain, rtol=1e-4, atol=1e-5)
+
+
+def test_large_scores_do_not_overflow() -> None:
+    built, episodes = make("transformer", {})
+    big = eqx.tree_at(lambda m: m.trunk.blocks[0].attention.query.weight, built, replace_fn=lambda w: 1000 * w)
+    loss, gradient = eqx.filter_value_and_grad(query_loss)(big, episodes, FAST)
+    assert np.isfinite(loss)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
+
+
+def test_a_model_of_another_make_takes_the_plain_path() -> None:
+    built, e = make("transformer", {})
+    other = eqx.filter_jit(lambda *inputs: built(*inputs))
+    assert not isinstance(other, TrunkModel)
+    fast, plain = (predict_batch(model, e.context_x, e.context_y, e.query_x, FAST) for model in (other, built))
+    np.testing.assert_allclose(fast, plain, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,1 @@
+"""What a run survives: a file for each promise. `make torture` runs their long form."""

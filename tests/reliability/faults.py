@@ -1,0 +1,107 @@
+"""Disks that fail: a stand-in for `os` in `recombine.files` that counts operations and breaks one of them."""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import recombine.files
+
+# Every operation of `recombine.files` that changes the disk, or brings it to rest.
+CHANGING = ("open", "write", "fsync", "rename", "mkdir", "unlink", "rmdir")
+FAULTS = ("crash", "crash after", "ENOSPC", "EIO")
+
+
+class Crash(BaseException):
+    """The process ends here, as far as the disk can tell."""
+
+
+class FailingDisk:
+    """Passes everything on to `os`, and breaks the operation number `at`.
+
+    After `crash` and `crash after` nothing more reaches the disk. With `power_loss` the crash takes with it what had
+    not been brought to the disk: data that was not synced (emptied, or garbled), and names whose directory was not.
+    """
+
+    def __init__(self, at: int | None = None, fault: str = "crash"):
+        self.at, self.fault = at, fault
+        self.count = 0
+        self.down = False
+        self.paths: dict[int, Path] = {}
+        self.dirty: set[Path] = set()
+        self.moved: list[tuple[Path, Path]] = []
+        self.made: list[Path] = []
+
+    def __getattr__(self, name: str):
+        real = getattr(os, name)
+        if name not in CHANGING:
+            return real
+
+        def call(*args, **kwargs):
+            if self.down:
+                raise Crash
+            reading = name == "open" and not args[1] & (os.O_WRONLY | os.O_RDWR)
+            if not reading:
+                number, self.count = self.count, self.count + 1
+                if number == self.at:
+                    return self._break(name, real, args, kwargs)
+            return self._do(name, real, args, kwargs)
+
+        return call
+
+    def _do(self, name: str, real, args, kwargs):
+        result = real(*args, **kwargs)
+        if name == "open":
+            self.paths[result] = Path(args[0])
+            if args[1] & os.O_EXCL:
+                self.made.append(Path(args[0]))
+        elif name == "write":
+            self.dirty.add(self.paths[args[0]])
+        elif name == "fsync":
+            self._synced(self.paths[args[0]])
+        elif name == "rename":
+            self._renamed(Path(args[0]), Path(args[1]))
+        return result
+
+    def _break(self, name: str, real, args, kwargs):
+        if self.fault == "crash after":
+            self._do(name, real, args, kwargs)
+        if self.fault.startswith("crash"):
+            self.down = True
+            raise Crash
+        if name == "write":  # a full disk takes a part of it
+            self._do(name, real, (args[0], bytes(args[1])[: len(args[1]) // 2]), kwargs)
+        raise OSError(getattr(errno, self.fault), self.fault)
+
+    def _synced(self, path: Path) -> None:
+        self.dirty.discard(path)
+        self.made = [made for made in self.made if made.parent != path]
+        self.moved = [(old, new) for old, new in self.moved if new.parent != path]
+
+    def _renamed(self, old: Path, new: Path) -> None:
+        self.moved.append((old, new))
+        self.dirty = {new / p.relative_to(old) if p.is_relative_to(old) else p for p in self.dirty}
+        self.made = [new / p.relative_to(old) if p.is_relative_to(old) else p for p in self.made if p != old]
+
+    def lose_power(self, garble: bool) -> None:
+        """What was not brought to the disk is gone, or nonsense."""
+        for path in self.dirty:
+            if path.exists():
+                size = path.stat().st_size
+                path.write_bytes(os.urandom(size) if garble else b"")
+        for path in self.made:
+            path.unlink(missing_ok=True)
+        for old, new in reversed(self.moved):
+            if new.exists() and not old.exists():
+                new.rename(old)
+
+
+@contextmanager
+def disk(shim: FailingDisk) -> Iterator[FailingDisk]:
+    """The shim in the place of `os`, in `recombine.files` alone."""
+    recombine.files.os = shim  # pyright: ignore
+    try:
+        yield shim
+    finally:
+        recombine.files.os = os

@@ -1,0 +1,67 @@
+"""SIGTERM and SIGINT: checkpoint and exit 143 or 130, in every phase; a second one leaves at once."""
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.reliability.commands import command, complete, start
+from tests.reliability.small_run import result
+
+WAITING = ["tests.reliability.waiting"]
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 120
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path} never came"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("phase", ["compile", "train", "measure", "save"])
+def test_a_signal_in_each_phase(tmp_path: Path, signum: signal.Signals, phase: str) -> None:
+    """The process says where it is, stays there until the signal has come, and goes on."""
+    path, here = tmp_path / "run", tmp_path / "here"
+    process = start(WAITING, [phase, str(here), *command(path)])
+    wait_for(here)
+    process.send_signal(signum)
+    _, complaint = process.communicate(timeout=60)
+    assert process.returncode == 128 + signum, complaint
+    assert "Traceback" not in complaint
+    status = json.loads((path / "status.json").read_text())
+    assert status["state"] == "interrupted"
+    newest = max((path / "checkpoints").glob("step-*"))
+    assert int(newest.name[5:]) == status["step"], "the newest checkpoint is of the step that was reached"
+    if phase != "compile":
+        assert status["step"] > 0
+
+
+def test_a_second_signal_leaves_at_once(tmp_path: Path) -> None:
+    path, here = tmp_path / "run", tmp_path / "here"
+    process = start(WAITING, ["stuck", str(here), *command(path)])
+    wait_for(here)
+    process.send_signal(signal.SIGTERM)
+    time.sleep(0.5)
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    _, complaint = process.communicate(timeout=5)
+    assert process.returncode == 143
+    assert "left at once" in complaint
+
+
+def test_an_interrupted_run_ends_as_the_one_that_was_not(tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    whole, path = tmp_path / "whole", tmp_path / "run"
+    assert complete(["recombine"], command(whole)).returncode == 0
+    for phase in ("train", "measure"):
+        here.unlink(missing_ok=True)
+        process = start(WAITING, [phase, str(here), *command(path)])
+        wait_for(here)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        assert process.returncode == 130
+    assert complete(["recombine"], command(path)).returncode == 0
+    assert result(path) == result(whole)
