@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup reproduce test lint format clean
+.PHONY: setup reproduce test torture lint format clean
 
 setup: $(READY)
 
@@ -21,6 +21,10 @@ reproduce: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest -n auto
+
+# The long form of the reliability tests: 200 kills, a fault at every operation on the disk, every bit of a checkpoint.
+torture: $(READY)
+	$(BIN)/python -m pytest -n auto --torture tests/reliability
 
 lint: $(READY)
 	$(BIN)/ruff check

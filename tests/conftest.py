@@ -28,4 +28,4 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def torture(request: pytest.FixtureRequest) -> bool:
     """Whether the long form of a test is asked for."""
-    return request.config.getoption("--torture")
+    return bool(request.config.getoption("--torture"))

@@ -59,6 +59,32 @@ BAD = [
     ["reproduce", "--config", "own.toml"],
     ["reproduce", "--config", "own_kind.toml"],
     ["reproduce", "--config", "shared.toml"],
+    ["reproduce", "--out", "config.toml"],
+    ["reproduce", "--threads", "0"],
+    ["train", "--preset", "smal"],
+    ["train", "--model", "mlp"],
+    ["train", "--config", "config.toml"],
+    ["train", "--config", "kind.toml", "--model", "hypertransformer"],
+    ["train", "--set", "model.num_layer=3"],
+    ["train", "--set", "model.num_layers"],
+    ["train", "--set", "model.num_layers=0"],
+    ["train", "--set", "model.kind=mlp"],
+    ["train", "--set", "seed=1", "seed=2"],
+    ["train", "--set", "model=1", "model.causal=true"],
+    ["train", "--set", "optimizer.learning_rate=nan"],
+    ["train", "--set", "optimizer.learning_rate=1e308"],
+    ["train", "--set", "task.support=110,000"],
+    ["train", "--set", "compute.precision=float16"],
+    ["train", "--seed", "4294967296"],
+    ["train", "--out", "config.toml"],
+    ["train", "--out", "directory.npz"],
+    ["train", "--out", "config.toml/run"],
+    ["train", "--threads", "0"],
+    ["train", "--devices", "0"],
+    ["train", "--devices", "5000"],
+    ["train", "--save-every", "-1"],
+    ["train", "--save-every", "nan"],
+    ["train", "--stop-at", "-1"],
     ["task", "show", "--held-out", ""],
     ["task", "show", "--support", "2-hot:99999999999999999999"],
     ["task", "show", "--support", "directory.npz"],
@@ -73,6 +99,7 @@ def test_mistakes_get_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "directory.npz").mkdir()
+    (tmp_path / "directory.npz" / "other").touch()
     (tmp_path / "config.toml").write_text("[model]\nnum_heads = 3\n")
     (tmp_path / "broken.toml").write_text("[model")
     (tmp_path / "kind.toml").write_text('[model]\nkind = "transformer"\n')
@@ -90,7 +117,9 @@ def test_mistakes_get_one_line(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["task", "--help"], ["task", "sample", "-h"], ["reproduce", "-h"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["task", "--help"], ["task", "sample", "-h"], ["reproduce", "-h"], ["train", "-h"]]
+)
 def test_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as leaving:
         main(arguments)
@@ -136,7 +165,23 @@ def test_reproduce_scores_models_and_references(capsys: pytest.CaptureFixture[st
     config.write_text(
         "seed = 9\n[optimizer]\nnum_steps = 21\n[measure]\nepisodes = 32\n[hypertransformer.model]\nlatent_dim = 3\n"
     )
-    assert main(["reproduce", "--preset", "smoke", "--config", str(config), "--seed", "4", "--json"]) == 0
+    assert (
+        main(
+            [
+                "reproduce",
+                "--preset",
+                "smoke",
+                "--config",
+                str(config),
+                "--seed",
+                "4",
+                "--json",
+                "--out",
+                str(tmp_path / "runs"),
+            ]
+        )
+        == 0
+    )
     captured = capsys.readouterr()
     result = json.loads(captured.out)
     assert set(result["models"]) == {"transformer", "hypertransformer"}
@@ -151,6 +196,33 @@ def test_reproduce_scores_models_and_references(capsys: pytest.CaptureFixture[st
     assert result["configs"]["hypertransformer"]["model"]["latent_dim"] == 3
     assert "21/21 steps" in captured.err
     assert "ETA" in captured.err
+
+
+def test_train_resumes_and_prints_its_scores(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    changes = ["measure.episodes=32", "task.support=connected", "model.num_layers=1", "optimizer.num_steps=12"]
+    arguments = ["train", "--model", "hypertransformer", "--preset", "smoke", "--out", str(tmp_path / "run")]
+    assert main([*arguments, "--stop-at", "6", "--set", *changes]) == 0
+    captured = capsys.readouterr()
+    assert "step 6 of 12" in captured.out
+    assert "the same command without --stop-at goes on" in captured.out
+    assert main([*arguments, "--json", "--set", *changes]) == 0
+    captured = capsys.readouterr()
+    result = json.loads(captured.out)
+    assert "going on from step 6" in captured.err
+    assert (result["step"], result["run"]) == (12, str(tmp_path / "run"))
+    assert result["config"]["task"]["support"]["name"] == "connected"
+    assert set(result["scores"]) == {"in_dist", "ood", "control"}
+    assert main([*arguments, "--set", *changes[1:]]) == 2
+    captured = capsys.readouterr()
+    assert "measure.episodes: 32 → 64" in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_the_default_run_directory_is_named_after_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = ["train", "--preset", "smoke", "--seed", "3", "--stop-at", "1", "--set", "measure.episodes=8"]
+    assert main(arguments) == 0
+    assert (tmp_path / "runs" / "smoke-transformer-seed3" / "config.toml").is_file()
 
 
 def test_a_reader_that_leaves_is_no_error() -> None:

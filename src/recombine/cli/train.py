@@ -93,11 +93,11 @@ def carry_out(config: Config, out: Path, options: "RunOptions", request: "StopRe
     from recombine.experiment.run import run
     from recombine.report.progress import ProgressDisplay
 
-    last = None
-    with ProgressDisplay(config.model.kind, config.optimizer.num_steps) as display:
-        for last in run(config, out, options, request, display.say):
+    reports = run(config, out, options, request, note)
+    last = next(reports)  # a run that cannot go on says so before there is any progress to show
+    with ProgressDisplay(config.model.kind, config.optimizer.num_steps, first=last.step) as display:
+        for last in reports:
             display.update(last.step, _detail(last))
-    assert last is not None
     return last
 
 

@@ -41,6 +41,8 @@ class StopRequest:
 def run_interruptibly(work: Callable[[StopRequest], T], say: Callable[[str], None]) -> T:
     """Do the work; on a signal, let it save, and raise `Interrupted`."""
     request = StopRequest()
+    if threading.current_thread() is not threading.main_thread():  # no signal comes here
+        return work(request)
     results: list[T] = []
     errors: list[BaseException] = []
 

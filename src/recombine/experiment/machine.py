@@ -9,6 +9,7 @@ from typing import Any
 
 from recombine import __version__
 from recombine.checks import check_size
+from recombine.errors import InputError
 
 THREADS = "RECOMBINE_THREADS"  # left in the environment by `prepare`, for `identity` to record
 
@@ -29,7 +30,9 @@ def prepare(threads: int | None = None, devices: int = 1) -> None:
         check_size("threads", threads, most=4096)
     check_size("devices", devices, most=4096)
     if _jax_has_started():
-        raise RuntimeError("the number of threads and devices is settled before JAX starts")
+        if threads is None and devices == 1:
+            return
+        raise InputError("threads", threads, f"(and devices = {devices}) are settled before JAX starts; it has started")
     count = threads or available_cores()
     os.environ[THREADS] = str(count)
     os.environ["NPROC"] = str(count if devices == 1 else 2 * devices)

@@ -25,7 +25,7 @@ from recombine.experiment.machine import environment, identity
 from recombine.experiment.rundir import CONFIG, METRICS, RunDirectory
 from recombine.measure.r2 import Score
 from recombine.model.weights import named_arrays, replace_arrays
-from recombine.task.names import Split
+from recombine.task.names import EVAL_SPLITS, Split
 from recombine.train.checkpoint import (
     Checkpoint,
     DamagedCheckpoint,
@@ -42,7 +42,7 @@ LOSSES = "losses"
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a run is carried out; nothing here changes its result, but the devices its last bits."""
+    """How a run is carried out. Nothing here changes its result, except that the devices change its last bits."""
 
     devices: int = 1
     save_every: float = 60.0  # seconds
@@ -112,6 +112,7 @@ class _Run:
         self.state = self._restore()
         self.request.before_leaving = lambda: self._write_status("interrupted")
         self.request.nothing_to_save = True
+        yield self._progress()
         self.teacher = config_teacher(self.config)
         self.batches = {s: episodes for s, (_, episodes) in evaluation_episodes(self.config, self.teacher).items()}
         self.seconds["start"] = time.monotonic() - started
@@ -215,7 +216,8 @@ class _Run:
                 return False
             scores[split] = score_model(self.config, self.state.model, episodes)
         loss = float(np.mean(self.losses, dtype=np.float64)) if len(self.losses) else None
-        row = {"step": self.step, "loss": loss} | {split: s._asdict() for split, s in scores.items()}
+        row: dict[str, Any] = {"step": self.step, "loss": loss}
+        row |= {split: s._asdict() for split, s in scores.items()}
         self.request.nothing_to_save = False
         self.metrics += self.directory.append_metrics(row)
         self.losses, self.scores = np.zeros(0, np.float32), scores
@@ -258,10 +260,8 @@ def _last_step(metrics: str) -> int | None:
 
 
 def _scores_of_last_row(metrics: str) -> dict[Split, Score]:
-    if not metrics:
-        return {}
-    row = json.loads(metrics.splitlines()[-1])
-    return {name: Score(**value) for name, value in row.items() if isinstance(value, dict)}
+    row = json.loads(metrics.splitlines()[-1]) if metrics else {}
+    return {split: Score(**row[split]) for split in EVAL_SPLITS if split in row}
 
 
 def _differences(old: Any, new: Any, prefix: str = "") -> dict[str, tuple[Any, Any]]:

@@ -63,6 +63,8 @@ def _first_attention(trunk: Trunk, tokens: Float[Array, "B N pair"], only_last: 
     B, N, _ = tokens.shape
     block, embedding = trunk.blocks[0], trunk.embedding
     attention, norm = block.attention, block.attention_norm
+    assert norm.weight is not None
+    assert norm.bias is not None
     H = attention.num_heads
     ones = jnp.ones_like(tokens, shape=(B, N, 1))
     t = jnp.concatenate([tokens, ones], axis=-1)

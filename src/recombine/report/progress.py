@@ -13,12 +13,12 @@ SECONDS_BETWEEN_LINES = 5.0
 class ProgressDisplay:
     """`with ProgressDisplay('transformer', total) as display: display.update(step, 'loss 0.01')`"""
 
-    def __init__(self, name: str, total: int, unit: str = "steps"):
+    def __init__(self, name: str, total: int, unit: str = "steps", first: int = 0):
         self.name, self.total, self.unit = name, total, unit
         self.console = Console(stderr=True, highlight=False)
         self.last_line = time.monotonic()
-        self.calls = 0
-        self.first = (0, self.last_line)
+        self.advanced = False
+        self.first = (first, self.last_line)
         self.bar: Progress | None = None
         self.bar_task = TaskID(0)
 
@@ -33,19 +33,16 @@ class ProgressDisplay:
                 console=self.console,
             )
             self.bar.start()
-            self.bar_task = self.bar.add_task(self.name, total=self.total, detail="compiling")
+            done, _ = self.first
+            self.bar_task = self.bar.add_task(self.name, total=self.total, completed=done, detail="compiling")
         else:
-            self.console.print(f"{self.name}: 0/{self.total} {self.unit}, compiling", soft_wrap=True)
+            self.console.print(f"{self.name}: {self.first[0]}/{self.total} {self.unit}, compiling", soft_wrap=True)
         return self
-
-    def say(self, text: str) -> None:
-        """A line above the bar."""
-        self.console.print(f"{self.name}: {text}", soft_wrap=True, markup=False)
 
     def update(self, done: int, detail: str) -> None:
         now = time.monotonic()
-        if self.calls < 2:  # the start, and the first step: its time is mostly compiling, which would spoil the rate
-            self.calls += 1
+        if not self.advanced:  # up to the first step most of the time is compiling, which would spoil the rate
+            self.advanced = done > self.first[0]
             self.first = (done, now)
         since, started = self.first
         rate = (done - since) / max(now - started, 1e-9)

@@ -99,7 +99,7 @@ def train_step(
     return StepResult(State(eqx.combine(parameters, rest), optimizer), loss, finite)
 
 
-def _loss_and_gradient(config: Config, model: Model, episodes: Episode) -> tuple[Float[Array, ""], Model]:
+def _loss_and_gradient(config: Config, model: Model, episodes: Episode) -> tuple[Float[Array, ""], optax.Updates]:
     """Over the batch, in pieces of equal size."""
     loss_and_gradient = eqx.filter_value_and_grad(query_loss)
     num_pieces = _num_pieces(len(episodes.query_y), config.task.episode_length)
