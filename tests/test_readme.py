@@ -19,27 +19,26 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
 
 
-def tree() -> list[str]:
+def tree(room: Path = ROOT / "src" / "recombine", indent: int = 2) -> list[str]:
     """One line per room and file, with the first line of its docstring."""
 
-    def line(path: Path, indent: int, name: str) -> str:
+    def line(path: Path, name: str) -> str:
         docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
         return f"{' ' * indent}{name}".ljust(29) + docstring.splitlines()[0].removesuffix(".")
 
     lines = []
-    for path in (ROOT / "src" / "recombine").iterdir():
+    for path in sorted(room.iterdir()):
         if path.suffix == ".py" and path.name != "__init__.py":
-            lines.append(line(path, 2, path.name))
+            lines.append(line(path, path.name))
         elif path.is_dir() and path.name != "__pycache__":
-            lines.append(line(path / "__init__.py", 2, f"{path.name}/"))
-            lines += [line(file, 4, file.name) for file in path.glob("*.py") if file.name != "__init__.py"]
+            lines += [line(path / "__init__.py", f"{path.name}/"), *tree(path, indent + 2)]
     return lines
 
 
 def test_the_tree() -> None:
     printed = next(block for block in blocks("") if block.startswith("src/recombine/")).splitlines()
     expected = tree()
-    assert sorted(printed[1:-2]) == sorted(expected)
+    assert sorted(printed[1:-3]) == sorted(expected)
     assert max(map(len, printed)) <= 120
 
 

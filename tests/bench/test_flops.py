@@ -38,8 +38,8 @@ def test_against_xla(kind: ModelKind, layers: int, length: int) -> None:
     changes = {"model": {"num_layers": layers}, "task": {"episode_length": length}, "optimizer": {"batch_size": 16}}
     config = override(preset_config("paper", kind), changes)
     forward, gradient = xla_flops(config)
-    assert forward_flops(config) == pytest.approx(forward, rel=0.15)
-    assert step_flops(config) == pytest.approx(gradient, rel=0.15)
+    assert forward_flops(config) == pytest.approx(forward, rel=0.07)
+    assert step_flops(config) == pytest.approx(gradient, rel=0.07)
 
 
 def test_the_batch_is_counted_once_for_each_episode() -> None:

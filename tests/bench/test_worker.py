@@ -60,21 +60,21 @@ def test_the_conversation(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
+        stdin, stdout, stderr = process.stdin, process.stdout, process.stderr
+        assert stdin is not None
+        assert stdout is not None
+        assert stderr is not None
 
         def ask(line: str) -> dict[str, Any]:
-            process.stdin.write(line + "\n")
-            process.stdin.flush()
-            return json.loads(process.stdout.readline())
+            print(line, file=stdin, flush=True)
+            return json.loads(stdout.readline())
 
         ready = ask(order("contender"))
         turns = [ask("7"), ask("2")]
-        process.stdin.close()
+        stdin.close()
         assert process.wait(timeout=60) == 0
-        assert process.stdout.read() == ""
-        assert "a library that talks" in process.stderr.read()
+        assert stdout.read() == ""
+        assert "a library that talks" in stderr.read()
     assert ready.keys() >= {"import_seconds", "setup_seconds", "first_step_seconds"}
     assert ready["versions"].keys() == {"numpy"}
     assert [(turn["steps"], turn["loss"]) for turn in turns] == [(7, 8.0), (2, 10.0)]

@@ -76,7 +76,7 @@ def test_its_timing(done: Path) -> None:
 
 def test_a_run_that_is_done_stays_as_it_is(done: Path) -> None:
     before = (done / "metrics.jsonl").read_bytes()
-    (last,) = list(run(small_config(), done))
+    *_, last = run(small_config(), done)
     assert last.step == 12
     assert set(last.scores) == {"in_dist", "ood", "control"}
     assert (done / "metrics.jsonl").read_bytes() == before

@@ -1,4 +1,4 @@
-"""The comparison: speed and memory of a training step, ours beside the peers', and how far the machine's limit is."""
+"""The comparison: speed and memory of a training step, ours and the peers', and the limit."""
 
 from collections.abc import Mapping, Sequence
 from statistics import median

@@ -1,4 +1,4 @@
-"""Who takes part: our contenders, the peers and the machine's own limit, each entered for a configuration."""
+"""Who takes part: our contenders, the peers and the machine's own limit."""
 
 from dataclasses import asdict, replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""The machine's own limit: how fast it multiplies matrices of float32, as NumPy and as JAX do it.
+"""The machine's own limit: how fast NumPy and JAX multiply matrices of float32.
 
 Contenders like the others; their steps are products, whose results are at hand when a call returns.
 """

@@ -1,4 +1,4 @@
-"""Our own contenders: the training loop of `recombine train`, on the path and the devices that the job says."""
+"""Our own contenders: the steps of `recombine train`, on the path and the devices of the job."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,6 +1,7 @@
-"""The race: contenders take turns at the same number of steps, so that what the machine does meanwhile hits all alike.
+"""The race: contenders take turns at the same number of steps.
 
-All workers of a race are alive at once, and one contender at a time is asked to run.
+All workers of a race are alive at once, and one contender at a time is asked to run: what else the machine does
+meanwhile hits all alike.
 """
 
 from collections.abc import Callable, Sequence

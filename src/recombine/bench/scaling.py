@@ -1,4 +1,4 @@
-"""How the cost of a step of the fast path grows: with the episode's length, the input's size and the layers."""
+"""How the cost of a step of the fast path grows: with N, with d and with the layers."""
 
 from collections.abc import Mapping, Sequence
 from math import log

@@ -1,4 +1,4 @@
-"""The worker: one contender in a process of its own, which runs and times steps when it is asked to.
+"""The worker: one contender in a process of its own, which times steps when asked to.
 
 `python -m recombine.bench.worker` speaks in lines of JSON. It reads {"module": …, "job": {…}} and, once the first step
 is done, answers `Ready`, or what is "missing", or that it "failed" and why. Then it reads numbers of steps, one to a

@@ -1,4 +1,4 @@
-"""The machine a run is on: how many threads and devices JAX may use, and what else its bits depend on."""
+"""The machine a run is on: its threads and devices, and what else the bits of a run depend on."""
 
 import os
 import platform

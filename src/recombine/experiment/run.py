@@ -25,6 +25,7 @@ from recombine.experiment.machine import environment, identity
 from recombine.experiment.rundir import CONFIG, METRICS, RunDirectory
 from recombine.measure.r2 import Score
 from recombine.model.weights import named_arrays, replace_arrays
+from recombine.task.episode import Episode
 from recombine.task.names import EVAL_SPLITS, Split
 from recombine.train.checkpoint import (
     Checkpoint,
@@ -114,7 +115,8 @@ class _Run:
         self.request.nothing_to_save = True
         yield self._progress()
         self.teacher = config_teacher(self.config)
-        self.batches = {s: episodes for s, (_, episodes) in evaluation_episodes(self.config, self.teacher).items()}
+        batches = evaluation_episodes(self.config, self.teacher)
+        self.batches: dict[Split, Episode] = {split: episodes for split, (_, episodes) in batches.items()}
         self.seconds["start"] = time.monotonic() - started
         last = self.num_steps if self.options.stop_at is None else min(self.num_steps, self.options.stop_at)
         if self._measure_is_due():

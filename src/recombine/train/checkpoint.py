@@ -1,4 +1,4 @@
-"""Checkpoints: saved all or nothing, checked when they are read, two good ones kept at every instant.
+"""Checkpoints: saved all or nothing, checked when read, two good ones at every instant.
 
 A checkpoint is a directory `step-000001000` of plain files: `state.safetensors`, the texts that belong to the state
 (the configuration, the metrics so far), and `manifest.json` with the SHA-256 of each and of itself. It is written

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from recombine.config import Config
@@ -57,6 +57,8 @@ def train(
     cut into dispatches depends on the clock and changes no bit of the result.
     """
     check_devices(config, devices)
+    if devices > 1:  # put the state where a dispatch will return it: the second would be compiled anew otherwise
+        state = eqx.filter_shard(state, NamedSharding(_mesh(devices), PartitionSpec()))
     static, seed = compiled_part(config), jnp.asarray(config.seed, jnp.uint32)
     last = config.optimizer.num_steps if last is None else last
     per_dispatch = 1  # the first one also compiles
@@ -82,6 +84,10 @@ def check_devices(config: Config, devices: int) -> None:
         raise InputError("devices", devices, f"from 1 to the {there} that JAX sees here")
     if config.optimizer.batch_size % devices:
         raise InputError("devices", devices, f"must divide optimizer.batch_size = {config.optimizer.batch_size}")
+
+
+def _mesh(devices: int) -> Mesh:
+    return Mesh(np.array(jax.devices()[:devices]), ("batch",))
 
 
 def _next_count(count: int, seconds: float, first: bool) -> int:
@@ -138,9 +144,8 @@ def run_steps(
         steps = many_steps(config, seed, teacher, eqx.combine(arrays, rest), start, count, devices)
         return steps._replace(state=eqx.filter(steps.state, eqx.is_array))
 
-    mesh = Mesh(np.array(jax.devices()[:devices]), ("batch",))
     # Every device ends with the same state: the averaged gradient is the same on each. JAX cannot check that.
     everywhere = PartitionSpec()
-    sharded = jax.shard_map(share, mesh=mesh, in_specs=everywhere, out_specs=everywhere, check_vma=False)
+    sharded = jax.shard_map(share, mesh=_mesh(devices), in_specs=everywhere, out_specs=everywhere, check_vma=False)
     steps = sharded(seed, teacher, arrays, start, count)
     return steps._replace(state=eqx.combine(steps.state, rest))

@@ -1,5 +1,5 @@
 # pyright: reportMissingImports=false
-"""Hugging Face's GPT-2, as dtsip/in-context-learning uses it: x and y are separate tokens of one sequence.
+"""Hugging Face's GPT-2, as dtsip/in-context-learning uses it: x and y are separate tokens.
 
 x₁, y₁, …, x_{N−1}, y_{N−1}, x_N are 2N − 1 tokens, read in by one linear layer (a y is filled up with zeros), and the
 last one is read out. The backbone is causal and has learned absolute positions, for it has no other: the paper's

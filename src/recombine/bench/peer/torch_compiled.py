@@ -1,4 +1,4 @@
-"""PyTorch, compiled: the module of `torch_eager` through `torch.compile`, forward and backward; the rest as there."""
+"""PyTorch, compiled: the module of `torch_eager` through `torch.compile`; the rest as there."""
 
 import os
 import shutil
