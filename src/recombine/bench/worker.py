@@ -9,18 +9,17 @@ so that no contender meets the threads or the memory of another.
 import json
 import math
 import os
-import platform
 import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib import import_module, metadata
-from pathlib import Path
 from queue import SimpleQueue
 from time import perf_counter
 from typing import IO, Any
 
 from recombine.bench.peer.job import Missing, Stepper
+from recombine.experiment.machine import peak_memory
 
 
 @dataclass(frozen=True)
@@ -66,18 +65,6 @@ def take_turn(stepper: Stepper, steps: int) -> Turn:
     if not math.isfinite(loss):
         raise ArithmeticError(f"the loss is {loss}")
     return Turn(steps, seconds, loss, peak_memory())
-
-
-def peak_memory() -> int | None:
-    """The most resident memory this process has had; None where the system does not say.
-
-    From Linux's VmHWM: `getrusage`'s maximum starts from that of the process which started this one.
-    """
-    status = Path("/proc/self/status")
-    if platform.system() != "Linux" or not status.is_file():
-        return None
-    (line,) = (line for line in status.read_text(encoding="ascii").splitlines() if line.startswith("VmHWM:"))
-    return 1024 * int(line.split()[1])
 
 
 def answers(lines: Iterator[str]) -> Iterator[dict[str, Any]]:

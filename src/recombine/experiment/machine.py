@@ -58,6 +58,7 @@ def identity(devices: int = 1) -> dict[str, Any]:
         "device": _processor() if device.platform == "cpu" else device.device_kind,
         "devices": devices,
         "threads": int(os.environ.get(THREADS, available_cores())),
+        "xla_flags": os.environ.get("XLA_FLAGS", ""),
     }
 
 
@@ -72,6 +73,22 @@ def environment(devices: int = 1) -> dict[str, Any]:
         "versions": {name: version(name) for name in others},
         "command": ["recombine", *sys.argv[1:]],
     }
+
+
+def peak_memory() -> int:
+    """The most resident memory this process has had, in bytes.
+
+    On Linux not from `getrusage`, whose maximum starts from that of the process which started this one.
+    """
+    status = Path("/proc/self/status")
+    if status.is_file():
+        for line in status.read_text(encoding="ascii", errors="replace").splitlines():
+            if line.startswith("VmHWM:"):
+                return 1024 * int(line.split()[1])
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
 
 
 def _jax_has_started() -> bool:

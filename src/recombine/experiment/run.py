@@ -5,8 +5,6 @@ rows so far and the configuration. What was written after it is made again, bit 
 """
 
 import json
-import resource
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,7 +19,7 @@ from recombine.config_file import config_as_dict, parse_toml, write_toml
 from recombine.errors import InputError
 from recombine.experiment.evaluate import evaluation_episodes, score_model
 from recombine.experiment.interrupt import StopRequest
-from recombine.experiment.machine import environment, identity
+from recombine.experiment.machine import environment, identity, peak_memory
 from recombine.experiment.rundir import CONFIG, METRICS, RunDirectory
 from recombine.measure.r2 import Score
 from recombine.model.weights import named_arrays, replace_arrays
@@ -249,12 +247,6 @@ class _Run:
 
     def _progress(self) -> Progress:
         return Progress(self.step, None, self.scores)
-
-
-def peak_memory() -> int:
-    """The most memory this process has had resident, in bytes."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def _last_step(metrics: str) -> int | None:
