@@ -1,4 +1,4 @@
-"""The fast path: the plain model's predictions and gradients with less arithmetic, for a batch.
+"""The fast path: the plain model's predictions and gradients of a batch, with less arithmetic.
 
 The prediction reads one token, the last, after the last block; and before the first block a token is an affine map
 of r = d + 2 numbers, t = (x, y, 1). From this follows, exactly:
