@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup reproduce test torture lint format clean
+.PHONY: setup reproduce test test-slow torture lint format clean
 
 setup: $(READY)
 
@@ -20,7 +20,10 @@ reproduce: $(READY)
 	$(BIN)/recombine reproduce
 
 test: $(READY)
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto -m 'not slow'
+
+test-slow: $(READY)
+	$(BIN)/python -m pytest -n auto -m slow
 
 # The long form of the reliability tests: 200 kills, a fault at every operation on the disk, every bit of a checkpoint.
 torture: $(READY)

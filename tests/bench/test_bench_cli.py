@@ -12,6 +12,8 @@ import pytest
 from recombine.cli.main import main
 from recombine.experiment.machine import available_cores
 
+pytestmark = pytest.mark.slow
+
 
 def bench(*arguments: str) -> tuple[Any, str]:
     command = [sys.executable, "-m", "recombine", "bench", "--preset", "smoke", "--steps", "1", "--threads", "1"]

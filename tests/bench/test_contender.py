@@ -13,6 +13,8 @@ from recombine.preset import preset_config
 from recombine.train import step
 from recombine.train.loop import train
 
+pytestmark = pytest.mark.slow
+
 PAPER = preset_config("paper", "hypertransformer")
 SMOKE = preset_config("smoke", "hypertransformer")
 

@@ -14,6 +14,8 @@ from recombine.task.episode import sample_episodes
 from recombine.task.split import mask_array
 from recombine.train.step import config_teacher, init_state, query_loss
 
+pytestmark = pytest.mark.slow
+
 
 def xla_flops(config: Config) -> tuple[float, float]:
     """Of the loss of one batch, and of its gradient, as XLA counts the program that it made."""

@@ -47,8 +47,17 @@ def gradient_error(one, other) -> float:
     return float(np.linalg.norm(a - b) / np.linalg.norm(a))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("model", VARIANTS, ids=str)
+# Compiling is what takes the time; the rest is `slow`.
+IN_CI = [("transformer", VARIANTS[0]), ("transformer", VARIANTS[1]), ("transformer", VARIANTS[2])]
+IN_CI += [("hypertransformer", VARIANTS[1]), ("hypertransformer", VARIANTS[6])]
+CASES = [
+    pytest.param(kind, model, marks=() if (kind, model) in IN_CI else pytest.mark.slow, id=f"{kind}-{model}")
+    for kind in KINDS
+    for model in VARIANTS
+]
+
+
+@pytest.mark.parametrize(("kind", "model"), CASES)
 def test_same_loss_and_gradient(kind: str, model: dict) -> None:
     built, episodes = make(kind, model)
     loss_and_gradient = eqx.filter_jit(eqx.filter_value_and_grad(query_loss))

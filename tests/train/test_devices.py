@@ -23,7 +23,10 @@ def train(path: Path, kind: str, *arguments: str, batch_size: int = 8) -> subpro
     )
 
 
-@pytest.mark.parametrize(("kind", "numbers"), [("transformer", (1, 4, 4)), ("hypertransformer", (1, 2))])
+DEVICES = [("transformer", (1, 4, 4)), pytest.param("hypertransformer", (1, 2), marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize(("kind", "numbers"), DEVICES)
 def test_the_same_training_on_more_devices(tmp_path: Path, kind: str, numbers: tuple[int, ...]) -> None:
     """To rounding as on one device; and the same bits every time."""
     states: dict[int, dict] = {}

@@ -54,7 +54,7 @@ def test_going_on_from_a_state(kind) -> None:
     assert_same_state(resumed.state, whole.state)
 
 
-@pytest.mark.parametrize("kind", GOLDEN)
+@pytest.mark.parametrize("kind", ["transformer", pytest.param("hypertransformer", marks=pytest.mark.slow)])
 def test_many_seeds_in_one_program(kind) -> None:
     """`vmap` over seeds: each ends where it ends alone."""
     config = override(preset_config("smoke", kind), {"optimizer": {"num_steps": 12}})
