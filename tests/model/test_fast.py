@@ -67,7 +67,7 @@ def test_same_loss_and_gradient(kind: str, model: dict) -> None:
     assert gradient_error(plain_gradient, fast_gradient) < 1e-5
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["transformer", pytest.param("hypertransformer", marks=pytest.mark.slow)])
 def test_every_parameter_has_its_gradient(kind: str) -> None:
     """In float64, parameter by parameter: no small one hides behind a large one."""
     with jax.enable_x64(True):

@@ -20,7 +20,7 @@ def wait_for(path: Path) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("signum", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("phase", ["compile", "train", "measure", "save"])
 def test_a_signal_in_each_phase(tmp_path: Path, signum: signal.Signals, phase: str) -> None:
     """The process says where it is, stays there until the signal has come, and goes on."""

@@ -22,6 +22,9 @@ GOLDEN = {
 }
 
 
+KINDS = ["transformer", pytest.param("hypertransformer", marks=pytest.mark.slow)]
+
+
 @pytest.mark.parametrize("kind", GOLDEN)
 def test_golden_losses(kind) -> None:
     config = preset_config("smoke", kind)
@@ -29,7 +32,7 @@ def test_golden_losses(kind) -> None:
     np.testing.assert_allclose(losses, GOLDEN[kind], rtol=1e-4)
 
 
-@pytest.mark.parametrize("kind", GOLDEN)
+@pytest.mark.parametrize("kind", KINDS)
 def test_same_config_same_bits(kind) -> None:
     """However the steps are cut into dispatches."""
     config = preset_config("smoke", kind)
@@ -43,7 +46,7 @@ def test_same_config_same_bits(kind) -> None:
         assert_same_state(run[-1].state, runs[0][-1].state)
 
 
-@pytest.mark.parametrize("kind", GOLDEN)
+@pytest.mark.parametrize("kind", KINDS)
 def test_going_on_from_a_state(kind) -> None:
     config = preset_config("smoke", kind)
     teacher = config_teacher(config)
@@ -54,7 +57,7 @@ def test_going_on_from_a_state(kind) -> None:
     assert_same_state(resumed.state, whole.state)
 
 
-@pytest.mark.parametrize("kind", ["transformer", pytest.param("hypertransformer", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", KINDS)
 def test_many_seeds_in_one_program(kind) -> None:
     """`vmap` over seeds: each ends where it ends alone."""
     config = override(preset_config("smoke", kind), {"optimizer": {"num_steps": 12}})
@@ -98,7 +101,7 @@ def assert_same_state(state, other) -> None:
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("kind", GOLDEN)
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_loss_is_the_mse_at_the_query_and_falls(kind) -> None:
     config = override(preset_config("smoke", kind), {"optimizer": {"num_steps": 300, "learning_rate": 0.003}})
     teacher = config_teacher(config)
@@ -111,7 +114,7 @@ def test_the_loss_is_the_mse_at_the_query_and_falls(kind) -> None:
     assert losses[-50:].mean() < 0.7 * losses[:50].mean()
 
 
-@pytest.mark.parametrize("kind", GOLDEN)
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_gradient_against_finite_differences(kind) -> None:
     config = preset_config("smoke", kind)
     with jax.enable_x64(True):
