@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 
 from recombine.errors import InputError
-from recombine.files import check_output, replacing
+from recombine.files import append, check_output, make_directories, replace_file, replacing
+from tests.reliability.faults import FailingDisk, disk
 
 
 @pytest.mark.parametrize(
@@ -50,3 +51,18 @@ def test_success_replaces_the_old_file(tmp_path: Path) -> None:
     with replacing("out", path) as temporary:
         temporary.write_text("new")
     assert path.read_text() == "new"
+
+
+def test_what_was_appended_or_replaced_survives_a_loss_of_power(tmp_path: Path) -> None:
+    for garble in (False, True):
+        path = tmp_path / f"{garble}"
+        with disk(FailingDisk()) as shim:
+            make_directories(path / "a" / "b")
+            append(path / "rows", b"one\n")
+            append(path / "rows", b"two\n")
+            replace_file(path / "status", b"old")
+            replace_file(path / "status", b"new")
+        shim.lose_power(garble)
+        assert (path / "a" / "b").is_dir()
+        assert (path / "rows").read_bytes() == b"one\ntwo\n"
+        assert (path / "status").read_bytes() == b"new"

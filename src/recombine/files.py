@@ -4,6 +4,7 @@ Everything that touches the disk on behalf of a run goes through `os` here, so t
 fail in turn.
 """
 
+import errno
 import os
 import stat
 import tempfile
@@ -64,12 +65,7 @@ def replacing(field: str, path: Path) -> Iterator[Path]:
 
 def write_new(path: Path, data: bytes) -> None:
     """A new file, on the disk when this returns."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
-    try:
-        _write_all(handle, data)
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    _write(path, os.O_EXCL, data)
 
 
 def replace_file(path: Path, data: bytes) -> None:
@@ -83,7 +79,14 @@ def replace_file(path: Path, data: bytes) -> None:
 
 def append(path: Path, data: bytes) -> None:
     """More at the end of a file, on the disk when this returns."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666)
+    new = not path.exists()
+    _write(path, os.O_APPEND, data)
+    if new:
+        sync_directory(path.parent)
+
+
+def _write(path: Path, how: int, data: bytes) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | how, 0o666)
     try:
         _write_all(handle, data)
         os.fsync(handle)
@@ -96,6 +99,8 @@ def read_file(path: Path, most: int | None = None) -> bytes:
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            raise  # the system's trouble, not the file's: what is there may be good
         raise NotAFile(f"{path.name}: {error.strerror}") from error
     try:
         found = os.fstat(handle)
@@ -122,6 +127,16 @@ def sync_directory(path: Path) -> None:
 
 def make_directory(path: Path) -> None:
     os.mkdir(path)
+
+
+def make_directories(path: Path) -> None:
+    """The directory and those above it that are missing, their names on the disk when this returns."""
+    if path.is_dir():
+        return
+    make_directories(path.parent)
+    with suppress(FileExistsError):  # another process was faster
+        os.mkdir(path)
+    sync_directory(path.parent)
 
 
 def rename(path: Path, to: Path) -> None:

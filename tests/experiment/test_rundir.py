@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+import recombine.experiment.run
 from recombine.config_file import override, read_config
 from recombine.errors import InputError
 from recombine.experiment.evaluate import evaluation_episodes
@@ -80,6 +81,40 @@ def test_a_run_that_is_done_stays_as_it_is(done: Path) -> None:
     assert last.step == 12
     assert set(last.scores) == {"in_dist", "ood", "control"}
     assert (done / "metrics.jsonl").read_bytes() == before
+
+
+def test_a_run_that_is_done_can_be_read_on_any_machine(done: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recombine.experiment.run, "identity", lambda devices: {"device": "another"})
+    *_, last = run(small_config(), done)
+    assert last.step == 12
+
+
+def test_an_episode_of_one_pair_and_a_query(tmp_path: Path) -> None:
+    """A single label has no variance, so that one score has no value there."""
+    config = small_config(task={"episode_length": 2})
+    finish(tmp_path / "run", config)
+    row = rows(tmp_path / "run", "metrics.jsonl")[-1]
+    assert row["in_dist"]["r2_variance"] is None
+    assert np.isfinite(row["in_dist"]["r2"])
+    *_, last = run(config, tmp_path / "run")
+    assert np.isnan(last.scores["in_dist"].r2_variance)
+
+
+def test_whoever_stops_reading_the_progress_loses_nothing(tmp_path: Path) -> None:
+    reports = run(small_config(), tmp_path / "run", RunOptions(save_every=1e9))
+    step = next(report.step for report in reports if report.step > 0)
+    reports.close()
+    status = json.loads((tmp_path / "run" / "status.json").read_text())
+    assert (status["state"], status["step"]) == ("stopped", step)
+    assert (tmp_path / "run" / "checkpoints" / f"step-{step:09d}").is_dir()
+
+
+def test_a_torn_line_of_timing_is_dropped(tmp_path: Path) -> None:
+    finish(tmp_path / "run", stop_at=4)
+    timing = tmp_path / "run" / "timing.jsonl"
+    timing.write_text(timing.read_text() + '{"step": 6, "sec')
+    finish(tmp_path / "run")
+    assert [row["step"] for row in rows(tmp_path / "run", "timing.jsonl")] == [4, 8, 12]
 
 
 def test_divergence_keeps_the_last_finite_checkpoint(tmp_path: Path) -> None:

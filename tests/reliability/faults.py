@@ -2,9 +2,11 @@
 
 import errno
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import recombine.files
 
@@ -15,6 +17,24 @@ FAULTS = ("crash", "crash after", "ENOSPC", "EIO")
 
 class Crash(BaseException):
     """The process ends here, as far as the disk can tell."""
+
+
+class LyingDisk:
+    """Passes everything on to `os`, but flips a bit of the `at`-th write and says nothing."""
+
+    def __init__(self, at: int):
+        self.left = at
+
+    def __getattr__(self, name: str):
+        return self._write if name == "write" else getattr(os, name)
+
+    def _write(self, handle: int, data: bytes) -> int:
+        self.left -= 1
+        if self.left != -1:
+            return os.write(handle, data)
+        flipped = bytearray(data)
+        flipped[len(flipped) // 2] ^= 1
+        return os.write(handle, flipped)
 
 
 class FailingDisk:
@@ -51,11 +71,14 @@ class FailingDisk:
         return call
 
     def _do(self, name: str, real, args, kwargs):
+        new = name == "open" and not Path(args[0]).exists()
         result = real(*args, **kwargs)
         if name == "open":
             self.paths[result] = Path(args[0])
-            if args[1] & os.O_EXCL:
+            if args[1] & os.O_CREAT and new:
                 self.made.append(Path(args[0]))
+        elif name == "mkdir":
+            self.made.append(Path(args[0]))
         elif name == "write":
             self.dirty.add(self.paths[args[0]])
         elif name == "fsync":
@@ -91,14 +114,20 @@ class FailingDisk:
                 size = path.stat().st_size
                 path.write_bytes(os.urandom(size) if garble else b"")
         for path in self.made:
-            path.unlink(missing_ok=True)
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
         for old, new in reversed(self.moved):
             if new.exists() and not old.exists():
                 new.rename(old)
 
 
+Shim = TypeVar("Shim", FailingDisk, LyingDisk)
+
+
 @contextmanager
-def disk(shim: FailingDisk) -> Iterator[FailingDisk]:
+def disk(shim: Shim) -> Iterator[Shim]:
     """The shim in the place of `os`, in `recombine.files` alone."""
     recombine.files.os = shim  # pyright: ignore
     try:

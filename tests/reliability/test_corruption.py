@@ -1,5 +1,6 @@
 """Corruption never passes silently, and never restarts a run from nothing silently."""
 
+import errno
 import json
 import shutil
 from pathlib import Path
@@ -9,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import recombine.files
+import recombine.train.checkpoint
 from recombine.errors import InputError
 from recombine.train.checkpoint import DamagedCheckpoint, list_checkpoints, read_checkpoint, save_checkpoint
 from tests.reliability.small_run import NUM_STEPS, finish, result
@@ -123,3 +126,27 @@ def test_metrics_that_were_harmed_are_mended(tmp_path: Path, harm: str) -> None:
     assert result(path) == result(tmp_path / "whole")
     steps = [json.loads(line)["step"] for line in file.read_text().splitlines()]
     assert steps == [0, 4, 8, NUM_STEPS]
+
+
+def test_a_checkpoint_of_another_format_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A newer version's run is not damaged, and this version does not touch it."""
+    monkeypatch.setattr(recombine.train.checkpoint, "FORMAT", 2)
+    finish(tmp_path / "run", stop_at=4)
+    monkeypatch.undo()
+    before = sorted((tmp_path / "run").rglob("*"))
+    with pytest.raises(InputError, match="has format 2; this version reads format 1"):
+        finish(tmp_path / "run")
+    assert sorted((tmp_path / "run").rglob("*")) == before
+
+
+def test_a_passing_trouble_of_the_disk_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    finish(tmp_path / "run", stop_at=4)
+    before = sorted((tmp_path / "run").rglob("*"))
+
+    def fail(*_: object) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="Too many"):
+        patch.setattr(recombine.files.os, "open", fail)
+        read_checkpoint(max((tmp_path / "run" / "checkpoints").glob("step-*")))
+    assert sorted((tmp_path / "run").rglob("*")) == before

@@ -21,7 +21,20 @@ CHANGES: list[tuple[dict[str, Any], str]] = [
     ({"measure": {"episodes": 5}}, "measure.episodes: 4 → 5"),
     ({"compute": {"path": "plain"}}, "compute.path: fast → plain"),
 ]
-IDENTITY = ["recombine", "jax", "jaxlib", "numpy", "platform", "device", "devices", "threads", "xla_flags"]
+IDENTITY = [
+    "recombine",
+    "jax",
+    "jaxlib",
+    "numpy",
+    "optax",
+    "equinox",
+    "x64",
+    "platform",
+    "device",
+    "devices",
+    "threads",
+    "xla_flags",
+]
 
 
 @pytest.mark.parametrize(("change", "message"), CHANGES, ids=[message for _, message in CHANGES])

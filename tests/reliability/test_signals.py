@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.reliability.commands import command, complete, start
+from tests.reliability.commands import STEPS, command, complete, start
 from tests.reliability.small_run import result
 
 WAITING = ["tests.reliability.waiting"]
@@ -52,11 +52,27 @@ def test_a_second_signal_leaves_at_once(tmp_path: Path) -> None:
     assert "left at once" in complaint
 
 
+def test_a_signal_in_the_last_measurement(tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    whole, path = tmp_path / "whole", tmp_path / "run"
+    assert complete(["recombine"], command(whole)).returncode == 0
+    process = start(WAITING, ["last measure", str(here), *command(path)])
+    wait_for(here)
+    process.send_signal(signal.SIGTERM)
+    _, complaint = process.communicate(timeout=60)
+    assert process.returncode == 143, complaint
+    status = json.loads((path / "status.json").read_text())
+    assert (status["state"], status["step"]) == ("interrupted", STEPS)
+    assert complete(["recombine"], command(path)).returncode == 0
+    assert result(path) == result(whole)
+    assert json.loads((path / "status.json").read_text())["state"] == "done"
+
+
 def test_an_interrupted_run_ends_as_the_one_that_was_not(tmp_path: Path) -> None:
     here = tmp_path / "here"
     whole, path = tmp_path / "whole", tmp_path / "run"
     assert complete(["recombine"], command(whole)).returncode == 0
-    for phase in ("train", "measure"):
+    for phase in ("train", "restore", "measure"):
         here.unlink(missing_ok=True)
         process = start(WAITING, [phase, str(here), *command(path)])
         wait_for(here)

@@ -51,6 +51,10 @@ def arrange(phase: str, here: Path) -> None:
         loop.run_steps = on_call(loop.run_steps, 4, forever=True)
     elif phase == "measure":
         run.score_model = on_call(run.score_model, 5)
+    elif phase == "last measure":
+        run.score_model = on_call(run.score_model, 3 * 20 + 2)
+    elif phase == "restore":
+        run.init_state = on_call(run.init_state, 1)
     elif phase == "save":
         run.save_checkpoint = on_call(run.save_checkpoint, 3)
 

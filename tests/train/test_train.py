@@ -1,5 +1,6 @@
 """Training: golden first losses, determinism, many seeds, the gradient, divergence."""
 
+import itertools
 from functools import partial
 
 import equinox as eqx
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import recombine.train.step as step_module
 from recombine.config_file import override
 from recombine.preset import preset_config
 from recombine.task.split import sample_split
@@ -94,6 +96,31 @@ def test_bfloat16_trains_and_keeps_its_state_in_float32() -> None:
             assert {leaf.dtype for leaf in jax.tree.leaves(last.state)} == {np.dtype("float32"), np.dtype("int32")}
             np.testing.assert_allclose(first.losses[0], GOLDEN[kind][0], rtol=0.03)
             assert abs(first.losses[0] / GOLDEN[kind][0] - 1) > 1e-6
+
+
+@pytest.mark.parametrize("kind", GOLDEN)
+def test_a_batch_in_pieces_has_the_gradient_of_the_whole(kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = preset_config("smoke", kind)
+    state = init_state(config)
+    _, episodes = sample_split(config.seed, "train", config_teacher(config), config.task.support, 8, 16, step=0)
+    plain = jax.value_and_grad(lambda parameters, rest: query_loss(eqx.combine(parameters, rest), episodes))
+    loss, gradient = plain(*eqx.partition(state.model, eqx.is_inexact_array))
+    for tokens, pieces in ((16 * 8, 1), (4 * 8, 4), (2 * 8, 8)):
+        monkeypatch.setattr(step_module, "TOKENS_AT_ONCE", tokens)
+        assert step_module._num_pieces(16, 8) == pieces
+        found_loss, found = step_module._loss_and_gradient(config, state.model, episodes)
+        np.testing.assert_allclose(found_loss, loss, rtol=1e-5)
+        for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(gradient), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_pieces_are_few_and_equal() -> None:
+    for batch, length in itertools.product((1, 2, 16, 64, 96, 127, 128, 254), (2, 8, 32, 128, 4096)):
+        pieces = step_module._num_pieces(batch, length)
+        assert batch % pieces == 0
+        assert pieces == 1 or batch // pieces * length <= step_module.TOKENS_AT_ONCE or length > 2048
+        assert pieces == 1 or 4 * (batch // pieces) * length >= step_module.TOKENS_AT_ONCE
+    assert step_module._num_pieces(127, 128) == 1, "a prime number of episodes is not taken one by one"
 
 
 def assert_same_state(state, other) -> None:

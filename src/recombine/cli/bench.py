@@ -55,7 +55,7 @@ class Bench:
 
     def run(self) -> None:
         contenders, threads = self._check()
-        from recombine.experiment.machine import environment, prepare
+        from recombine.experiment.machine import environment, identity, prepare
 
         prepare(threads)
         results: dict[str, Any] = {
@@ -67,7 +67,8 @@ class Bench:
             "scaling": self._scaling(threads) if self.scaling else None,
             "cold_starts": self._cold_starts(threads) if self.cold_start else None,
         }
-        results["environment"] = environment()  # only now: it starts JAX, whose threads need not be there before
+        # Only now: it starts JAX, whose threads need not be there before.
+        results["environment"] = environment() | {"identity": identity()}
         if self.out is not None:
             with replacing("out", self.out) as temporary:
                 temporary.write_text(json.dumps(results, indent=2, allow_nan=False) + "\n", encoding="utf-8")

@@ -27,6 +27,8 @@ class Reproduce:
     """The directory of the runs; runs/reproduce-PRESET where it is not given. The same command again goes on."""
     threads: int | None = None
     """Threads; all cores where it is not given. Part of what the bits of a run depend on."""
+    resume_anyway: bool = False
+    """Go on although the settings, versions or threads are not those the runs were made with."""
     json: bool = False
     """Print JSON, with the configurations and every score."""
 
@@ -48,10 +50,12 @@ class Reproduce:
         from recombine.experiment.run import RunOptions
         from recombine.report.tables import print_scores
 
+        options = RunOptions(resume_anyway=self.resume_anyway)
+
         def train_both(request: "StopRequest") -> dict:
             scores = {}
             for kind, config in configs.items():
-                scores[kind] = carry_out(config, runs[kind], RunOptions(), request).scores
+                scores[kind] = carry_out(config, runs[kind], options, request).scores
                 if request.requested():
                     break
             return scores

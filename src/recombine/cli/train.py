@@ -1,5 +1,6 @@
 """`recombine train`: one run."""
 
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -93,11 +94,11 @@ def carry_out(config: Config, out: Path, options: "RunOptions", request: "StopRe
     from recombine.experiment.run import run
     from recombine.report.progress import ProgressDisplay
 
-    reports = run(config, out, options, request, note)
-    last = next(reports)  # a run that cannot go on says so before there is any progress to show
-    with ProgressDisplay(config.model.kind, config.optimizer.num_steps, first=last.step) as display:
-        for last in reports:
-            display.update(last.step, _detail(last))
+    with closing(run(config, out, options, request, note)) as reports:
+        last = next(reports)  # a run that cannot go on says so before there is any progress to show
+        with ProgressDisplay(config.model.kind, config.optimizer.num_steps, first=last.step) as display:
+            for last in reports:
+                display.update(last.step, _detail(last))
     return last
 
 

@@ -8,7 +8,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -26,16 +27,39 @@ class Interrupted(Exception):
 
 
 class StopRequest:
-    """What the work asks between two steps (`requested`), and tells (`nothing_to_save`)."""
+    """What the work asks between two steps (`requested`), and where it may be ended on the spot (`may_leave`)."""
 
     def __init__(self) -> None:
         self.signum: int | None = None
-        self.nothing_to_save = False
-        """True while the work would lose nothing by being ended on the spot: while it compiles, mostly."""
-        self.before_leaving: Callable[[], None] = lambda: None
+        self._farewell: Callable[[], None] | None = None
+        self._lock = threading.Lock()
 
     def requested(self) -> bool:
         return self.signum is not None
+
+    @contextmanager
+    def may_leave(self, farewell: Callable[[], None]) -> Iterator[None]:
+        """Inside, the work would lose nothing by being ended at once, after the farewell: while it compiles, mostly.
+
+        The work writes nothing inside; a main thread that has begun to leave keeps it from getting out again.
+        """
+        with self._lock:
+            self._farewell = farewell
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._farewell = None
+
+    def say_farewell(self) -> bool:
+        """Whether the work may be ended now. If so it has been seen to its end: only leaving is left to do."""
+        self._lock.acquire()
+        if self._farewell is None:
+            self._lock.release()
+            return False
+        with suppress(OSError):
+            self._farewell()
+        return True
 
 
 def run_interruptibly(work: Callable[[StopRequest], T], say: Callable[[str], None]) -> T:
@@ -52,22 +76,20 @@ def run_interruptibly(work: Callable[[StopRequest], T], say: Callable[[str], Non
         except BaseException as error:
             errors.append(error)
 
-    def leave(signum: int) -> None:
+    def leave(signum: int, message: str) -> None:
         if sys.stderr.isatty():
             sys.stderr.write(SHOW_CURSOR)
-        if request.nothing_to_save:
-            request.before_leaving()
-            say(str(Interrupted(signum)))
-        else:
-            say("left at once; the last checkpoint is kept")
+        say(message)
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(128 + signum)
 
     def handle(signum: int, _: object) -> None:
-        if request.requested() or request.nothing_to_save:
-            leave(signum)
+        if request.requested():
+            leave(signum, "left at once; the last checkpoint is kept")
         request.signum = signum
+        if request.say_farewell():
+            leave(signum, str(Interrupted(signum)))
         say(f"{signal.Signals(signum).name}: saving (once more to leave at once)")
 
     before = {signum: signal.signal(signum, handle) for signum in SIGNALS}
@@ -76,8 +98,8 @@ def run_interruptibly(work: Callable[[StopRequest], T], say: Callable[[str], Non
         thread.start()
         while thread.is_alive():
             thread.join(0.1)
-            if request.signum is not None and request.nothing_to_save:
-                leave(request.signum)
+            if request.signum is not None and request.say_farewell():
+                leave(request.signum, str(Interrupted(request.signum)))
     finally:
         for signum, handler in before.items():
             signal.signal(signum, handler)

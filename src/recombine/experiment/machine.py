@@ -54,6 +54,9 @@ def identity(devices: int = 1) -> dict[str, Any]:
         "jax": version("jax"),
         "jaxlib": version("jaxlib"),
         "numpy": version("numpy"),
+        "optax": version("optax"),
+        "equinox": version("equinox"),
+        "x64": bool(jax.config.jax_enable_x64),  # pyright: ignore[reportAttributeAccessIssue]
         "platform": device.platform,
         "device": _processor() if device.platform == "cpu" else device.device_kind,
         "devices": devices,
@@ -62,15 +65,13 @@ def identity(devices: int = 1) -> dict[str, Any]:
     }
 
 
-def environment(devices: int = 1) -> dict[str, Any]:
-    """What made a run, for people to read: its identity, and the command, Python, system and other versions."""
-    others = ("equinox", "optax", "safetensors")
+def environment() -> dict[str, Any]:
+    """What else is good to know of a start, for people to read: the command, Python, system and other versions."""
     return {
-        "identity": identity(devices),
         "python": platform.python_version(),
         "system": platform.platform(),
         "cores": available_cores(),
-        "versions": {name: version(name) for name in others},
+        "versions": {name: version(name) for name in ("safetensors", "jaxtyping")},
         "command": ["recombine", *sys.argv[1:]],
     }
 

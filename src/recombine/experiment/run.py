@@ -7,7 +7,10 @@ rows so far and the configuration. What was written after it is made again, bit 
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
+from itertools import chain, islice
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -90,7 +93,10 @@ class _Run:
         self.config, self.directory, self.options, self.request, self.say = config, directory, options, request, say
         self.num_steps = config.optimizer.num_steps
         self.every = -(-self.num_steps // config.measure.snapshots)
+        self.identity = identity(options.devices)
+        self.entered = False  # nothing has been written yet
         self.step = 0
+        self.saved_step: int | None = None
         self.metrics = ""
         self.losses = np.zeros(0, np.float32)
         self.scores: dict[Split, Score] = {}
@@ -100,31 +106,35 @@ class _Run:
     def go(self) -> Iterator[Progress]:
         try:
             yield from self._go()
-        except (InputError, GeneratorExit):
+        except GeneratorExit:  # whoever reads the progress has gone
+            if self.saved_step != self.step:
+                self._save()
+            self._write_status("stopped")
             raise
         except BaseException as error:
-            self._write_status("failed", str(error) or type(error).__name__)
+            if self.entered:
+                with suppress(OSError):  # a full disk, for one: the first error is the one to report
+                    self._write_status("failed", str(error) or type(error).__name__)
             raise
 
     def _go(self) -> Iterator[Progress]:
         started = time.monotonic()
         self.state = self._restore()
-        self.request.before_leaving = lambda: self._write_status("interrupted")
-        self.request.nothing_to_save = True
         yield self._progress()
-        self.teacher = config_teacher(self.config)
-        batches = evaluation_episodes(self.config, self.teacher)
-        self.batches: dict[Split, Episode] = {split: episodes for split, (_, episodes) in batches.items()}
+        with self._may_leave():
+            self.teacher = config_teacher(self.config)
+            self.batches = self._batches()
         self.seconds["start"] = time.monotonic() - started
         last = self.num_steps if self.options.stop_at is None else min(self.num_steps, self.options.stop_at)
-        if self._measure_is_due():
-            self._measure()
+        if self._measure_is_due() and self._measure() and self.step > 0:
+            self._save()
         yield self._progress()
-        self.request.nothing_to_save = True  # the first dispatch compiles, which no flag of ours can stop
         self.saved_at = started = time.monotonic()
         compiling = True
-        for snapshot in train(self.config, self.teacher, self.state, self.step, self.every, last, self.options.devices):
-            self.request.nothing_to_save = False
+        snapshots = train(self.config, self.teacher, self.state, self.step, self.every, last, self.options.devices)
+        with self._may_leave():  # the first dispatch compiles, which no flag of ours can stop
+            first = list(islice(snapshots, 1))
+        for snapshot in chain(first, snapshots):
             self.seconds["compile" if compiling else "train"] += time.monotonic() - started
             self.step, self.state = snapshot.step, snapshot.state
             self.losses = np.concatenate([self.losses, snapshot.losses])
@@ -141,17 +151,18 @@ class _Run:
             if self.request.requested():
                 break
             started = time.monotonic()
-        state = "done" if self.step == self.num_steps else "stopped"
-        self._write_status("interrupted" if self.request.requested() and state != "done" else state)
+        if self.step == self.num_steps and not self._measure_is_due():
+            self._write_status("done")
+        else:
+            self._write_status("interrupted" if self.request.requested() else "stopped")
 
     def _restore(self) -> State:
         """The state to go on from: that of the newest good checkpoint, or a fresh one in a new directory."""
         newest = self._newest_checkpoint()
         stored = parse_toml(newest.texts[CONFIG], CONFIG) if newest else self.directory.read_config()
-        here = identity(self.options.devices)
         changed = _differences(stored, config_as_dict(self.config)) if stored else {}
-        if newest:
-            changed |= _differences({"machine": newest.identity}, {"machine": here})
+        if newest and not self._is_finished(newest):  # what is only reported depends on no machine
+            changed |= _differences({"machine": newest.identity}, {"machine": self.identity})
         if changed and not self.options.resume_anyway:
             shown = "; ".join(f"{name}: {old} → {new}" for name, (old, new) in changed.items())
             raise InputError(
@@ -163,14 +174,16 @@ class _Run:
             self.losses = arrays.pop(LOSSES)
             state = replace_arrays(state, arrays, f"step {newest.step} of {self.directory.path}")
             self.step, self.metrics = newest.step, newest.texts[METRICS]
+            self.saved_step = self.step
             self.scores = _scores_of_last_row(self.metrics)
             if self.step < self.num_steps:
                 self.say(f"going on from step {self.step}")
+        self.entered = True
         self.directory.write_config(self.config)
         self.directory.write_metrics(self.metrics)
         self.directory.mend_timing()
         env = self.directory.read_env()
-        starts = [*env.get("starts", []), {"step": self.step, **environment(self.options.devices)}]
+        starts = [*env.get("starts", []), {"step": self.step, "identity": self.identity, **environment()}]
         changes = env.get("changes", [])
         if changed:
             changes.append({"step": self.step, "fields": {name: list(pair) for name, pair in changed.items()}})
@@ -180,6 +193,9 @@ class _Run:
         if not newest:
             self._save()
         return state
+
+    def _is_finished(self, newest: Checkpoint) -> bool:
+        return newest.step == self.num_steps and _last_step(newest.texts[METRICS]) == self.num_steps
 
     def _newest_checkpoint(self) -> Checkpoint | None:
         paths = list_checkpoints(self.directory.checkpoints)
@@ -203,6 +219,15 @@ class _Run:
             )
         return None
 
+    def _batches(self) -> dict[Split, Episode]:
+        return {split: episodes for split, (_, episodes) in evaluation_episodes(self.config, self.teacher).items()}
+
+    def _may_leave(self) -> AbstractContextManager[None]:
+        """Where nothing has changed since the last checkpoint, a signal need not wait."""
+        if self.saved_step != self.step:
+            return nullcontext()
+        return self.request.may_leave(lambda: self._write_status("interrupted"))
+
     def _measure_is_due(self) -> bool:
         due = self.step % self.every == 0 or self.step == self.num_steps
         return due and _last_step(self.metrics) != self.step
@@ -211,14 +236,14 @@ class _Run:
         """Add a row of metrics, unless a signal comes first: the row is then made when the run goes on."""
         started = time.monotonic()
         scores: dict[Split, Score] = {}
-        for split, episodes in self.batches.items():
-            if self.request.requested():
-                return False
-            scores[split] = score_model(self.config, self.state.model, episodes)
+        with self._may_leave():
+            for split, episodes in self.batches.items():
+                if self.request.requested():
+                    return False
+                scores[split] = score_model(self.config, self.state.model, episodes)
         loss = float(np.mean(self.losses, dtype=np.float64)) if len(self.losses) else None
         row: dict[str, Any] = {"step": self.step, "loss": loss}
-        row |= {split: s._asdict() for split, s in scores.items()}
-        self.request.nothing_to_save = False
+        row |= {split: {name: _finite(value) for name, value in s._asdict().items()} for split, s in scores.items()}
         self.metrics += self.directory.append_metrics(row)
         self.losses, self.scores = np.zeros(0, np.float32), scores
         self.seconds["measure"] += time.monotonic() - started
@@ -228,9 +253,8 @@ class _Run:
         started = time.monotonic()
         arrays = named_arrays(self.state) | {LOSSES: self.losses}
         texts = {CONFIG: write_toml(self.config), METRICS: self.metrics}
-        checkpoint = Checkpoint(self.step, arrays, texts, identity(self.options.devices))
-        save_checkpoint(self.directory.checkpoints, checkpoint)
-        self.saved_at = time.monotonic()
+        save_checkpoint(self.directory.checkpoints, Checkpoint(self.step, arrays, texts, self.identity))
+        self.saved_at, self.saved_step = time.monotonic(), self.step
         self.seconds["save"] += self.saved_at - started
 
     def _write_timing(self) -> None:
@@ -255,7 +279,13 @@ def _last_step(metrics: str) -> int | None:
 
 def _scores_of_last_row(metrics: str) -> dict[Split, Score]:
     row = json.loads(metrics.splitlines()[-1]) if metrics else {}
-    return {split: Score(**row[split]) for split in EVAL_SPLITS if split in row}
+    read = {split: {k: nan if v is None else v for k, v in row[split].items()} for split in EVAL_SPLITS if split in row}
+    return {split: Score(**values) for split, values in read.items()}
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no other word for it: with a single context pair, for one, there is no variance to divide by."""
+    return value if isfinite(value) else None
 
 
 def _differences(old: Any, new: Any, prefix: str = "") -> dict[str, tuple[Any, Any]]:

@@ -20,7 +20,7 @@ from typing import Any
 from recombine.config import Config
 from recombine.config_file import parse_toml, write_toml
 from recombine.errors import InputError
-from recombine.files import NotAFile, append, check_name, read_file, replace_file
+from recombine.files import NotAFile, append, check_name, make_directories, read_file, replace_file
 
 CONFIG, METRICS, TIMING, ENV, STATUS, LOCK = (
     "config.toml",
@@ -43,19 +43,27 @@ class RunDirectory:
     def __enter__(self) -> "RunDirectory":
         check_run_path(self.path)
         try:
-            self.checkpoints.mkdir(parents=True, exist_ok=True)
+            make_directories(self.path)
             handle = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         except OSError as error:
             raise InputError("out", str(self.path), f"cannot be written ({error.strerror})") from error
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             holder = os.pread(handle, 200, 0).decode(errors="replace").strip() or "another process"
             os.close(handle)
             raise InputError("out", str(self.path), f"in use by {holder}") from error
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        except OSError as error:
+            os.close(handle)
+            raise InputError("out", str(self.path), f"cannot be locked ({error.strerror})") from error
         self.lock = handle
+        try:
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+            make_directories(self.checkpoints)  # after the lock, which is what tells a run's directory from another
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -72,7 +72,7 @@ def _first_attention(trunk: Trunk, tokens: Float[Array, "B N pair"], only_last: 
     r, D = E.shape
     C = E - E.mean(axis=1, keepdims=True)
     rows = t.reshape(B * N, r)
-    variance = (_data_product(rows, C @ C.T / D) * rows).sum(axis=-1).reshape(B, N, 1)
+    variance = (_product(rows, C @ C.T / D) * rows).sum(axis=-1).reshape(B, N, 1)
     u = jnp.concatenate([t * jax.lax.rsqrt(variance + norm.eps), ones], axis=-1)
     A = jnp.concatenate([C * norm.weight, norm.bias[None]])  # LayerNorm(t E) = u A
 
@@ -90,7 +90,7 @@ def _first_attention(trunk: Trunk, tokens: Float[Array, "B N pair"], only_last: 
     p = _product(u.reshape(B * N, -1), form).reshape(B, N, H, -1).swapaxes(1, 2)
     gathered = _gather(p.reshape(B, H * N, -1), u, None if bias is None else bias.reshape(H * N, N))
     gathered = gathered.reshape(B, H, N, -1).swapaxes(1, 2).reshape(B * N, -1)
-    return _data_product(rows, E) + _product(gathered, out) + attention.output.bias
+    return _product(rows, E) + _product(gathered, out) + attention.output.bias
 
 
 def _attend(
@@ -156,12 +156,6 @@ def _product(X: Float[Array, "rows i"], W: Float[Array, "i o"]) -> Float[Array, 
     return X @ W
 
 
-@jax.custom_vjp
-def _data_product(X: Float[Array, "rows i"], W: Float[Array, "i o"]) -> Float[Array, "rows o"]:
-    """X W where X is data, whose gradient nobody asks for."""
-    return X @ W
-
-
 def _weight_gradient(X: Float[Array, "rows i"], G: Float[Array, "rows o"]) -> Float[Array, "i o"]:
     return _transposed(X) @ G
 
@@ -172,7 +166,6 @@ def _transposed(X: Float[Array, "*batch m n"]) -> Float[Array, "*batch n m"]:
 
 
 _product.defvjp(lambda X, W: (X @ W, (X, W)), lambda saved, G: (G @ saved[1].T, _weight_gradient(saved[0], G)))
-_data_product.defvjp(lambda X, W: (X @ W, X), lambda X, G: (jnp.zeros_like(X), _weight_gradient(X, G)))
 
 
 @jax.custom_vjp

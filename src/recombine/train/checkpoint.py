@@ -6,6 +6,7 @@ under another name, brought to the disk, renamed, read back, and only then is th
 checkpoints is that of their steps; no clock is asked.
 """
 
+import errno
 import hashlib
 import json
 import re
@@ -17,6 +18,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from recombine.errors import InputError
 from recombine.files import (
     NotAFile,
     make_directory,
@@ -32,6 +34,7 @@ KEPT = 2
 LARGEST_MANIFEST = 1 << 20
 STATE, MANIFEST = "state.safetensors", "manifest.json"
 SAVING, REMOVING, DAMAGED = ".saving", ".removing", "damaged-"
+BEFORE = "-before"  # what the newest checkpoint was, while it is being saved anew with one more row of metrics
 
 
 class Checkpoint(NamedTuple):
@@ -53,12 +56,6 @@ def save_checkpoint(directory: Path, checkpoint: Checkpoint) -> Path:
         if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
             raise ArithmeticError(f"{name} is not finite after {checkpoint.step} steps; the last checkpoint is kept")
     target = checkpoint_path(directory, checkpoint.step)
-    if target in list_checkpoints(directory):
-        try:
-            read_checkpoint(target)
-            return target
-        except DamagedCheckpoint:
-            set_aside(target)
     files = {STATE: save(checkpoint.arrays)}
     files |= {name: text.encode() for name, text in checkpoint.texts.items()}
     manifest: dict[str, Any] = {"format": FORMAT, "step": checkpoint.step, "identity": checkpoint.identity}
@@ -72,28 +69,43 @@ def save_checkpoint(directory: Path, checkpoint: Checkpoint) -> Path:
     for name, data in files.items():
         write_new(saving / name, data)
     sync_directory(saving)
+    if target.exists() or target.is_symlink():
+        before = target.with_name(target.name + BEFORE)
+        _remove(before)
+        rename(target, before)
     rename(saving, target)
     sync_directory(directory)
-    read_checkpoint(target)
+    try:
+        read_checkpoint(target)
+    except DamagedCheckpoint as damage:
+        set_aside(target)
+        raise OSError(errno.EIO, f"the disk does not give back what was written ({damage})") from damage
     _prune(directory)
     return target
 
 
 def _prune(directory: Path) -> None:
     """Remove what is older than the newest two good checkpoints."""
-    good = 0
+    good: set[int] = set()
     for path in list_checkpoints(directory):
-        if good == KEPT:
-            removing = directory / REMOVING  # what is called step-… is whole, at every instant
-            _clear(removing)
-            rename(path, removing)
-            remove_directory(removing)
+        step = _step_of(path)
+        if len(good) == KEPT or step in good:
+            _remove(path)
             continue
         try:
             read_checkpoint(path)
-            good += 1
+            good.add(step)
         except DamagedCheckpoint:
             pass  # kept: it may be all there is
+
+
+def _remove(path: Path) -> None:
+    """Under another name: what is called step-… is whole, at every instant."""
+    if path.exists() or path.is_symlink():
+        removing = path.with_name(REMOVING)
+        _clear(removing)
+        rename(path, removing)
+        remove_directory(removing)
 
 
 def _clear(path: Path) -> None:
@@ -110,8 +122,12 @@ def list_checkpoints(directory: Path) -> list[Path]:
     """Every checkpoint, damaged or not, the newest first."""
     if not directory.is_dir():
         return []
-    found = [path for path in directory.iterdir() if re.fullmatch(r"step-\d{9,10}", path.name)]
-    return sorted(found, key=lambda path: int(path.name[5:]), reverse=True)
+    found = [path for path in directory.iterdir() if re.fullmatch(rf"step-\d{{9,10}}({BEFORE})?", path.name)]
+    return sorted(found, key=lambda path: (_step_of(path), not path.name.endswith(BEFORE)), reverse=True)
+
+
+def _step_of(path: Path) -> int:
+    return int(path.name[5:].removesuffix(BEFORE))
 
 
 def set_aside(path: Path) -> Path:
@@ -161,13 +177,13 @@ def _check_manifest(path: Path, manifest: Any) -> tuple[int, Mapping[str, Any], 
             "identity": dict(identity),
             "sha256": str(),
         }:
-            if found != FORMAT:
-                raise DamagedCheckpoint(f"{path.name}: format {found}, and this version reads format {FORMAT}")
             if manifest.get("sha256") != _manifest_hash(manifest):
                 raise DamagedCheckpoint(f"{path.name}: {MANIFEST} is not what was saved")
+            if found != FORMAT:  # whole, but of another version: not to be set aside
+                raise InputError("checkpoint", str(path), f"has format {found}; this version reads format {FORMAT}")
         case _:
             raise DamagedCheckpoint(f"{path.name}: {MANIFEST} lacks what a manifest has")
-    if checkpoint_path(path.parent, step).name != path.name:
+    if path.name.removesuffix(BEFORE) != checkpoint_path(path.parent, step).name:
         raise DamagedCheckpoint(f"{path.name}: {MANIFEST} is that of step {step}")
     for name, entry in files.items():
         if not re.fullmatch(r"[a-z_]+\.[a-z]+", name):

@@ -119,4 +119,6 @@ def _num_pieces(num_episodes: int, episode_length: int) -> int:
     if jax.default_backend() != "cpu":
         return 1
     most = max(1, TOKENS_AT_ONCE // episode_length)
-    return next(n for n in range(1, num_episodes + 1) if num_episodes % n == 0 and num_episodes // n <= most)
+    pieces = next(n for n in range(1, num_episodes + 1) if num_episodes % n == 0 and num_episodes // n <= most)
+    # A prime number of episodes has no pieces but single ones, which cost more than they save.
+    return pieces if pieces == 1 or 4 * (num_episodes // pieces) >= most else 1
