@@ -3,13 +3,13 @@
 Every open point of the paper that changes a run is a field here; `docs/decisions.md` gives the readings.
 """
 
+import re
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 from recombine import paper
 from recombine.checks import LARGEST_COUNT, check_bool, check_choice, check_number, check_seed, check_size
 from recombine.errors import InputError
-from recombine.task.names import Control
 from recombine.task.support import Support, paper_support
 from recombine.task.support_spec import parse_support
 
@@ -24,7 +24,6 @@ class TaskConfig:
     input_dim: int = paper.INPUT_DIM
     hidden_dim: int = paper.HIDDEN_DIM
     episode_length: int = 32  # N, the query included
-    control: Control = "teacher"  # what the control draws afresh
 
     def __post_init__(self) -> None:
         if not isinstance(self.support, Support):
@@ -32,7 +31,6 @@ class TaskConfig:
         check_size("task.input_dim", self.input_dim)
         check_size("task.hidden_dim", self.hidden_dim)
         check_size("task.episode_length", self.episode_length, least=2)  # a query, and something to infer it from
-        check_choice("task.control", self.control, *get_args(Control))
 
     @property
     def num_modules(self) -> int:
@@ -70,8 +68,18 @@ class TransformerConfig(TrunkConfig):
     num_heads: int = paper.NUM_HEADS.transformer
     num_layers: int = paper.NUM_LAYERS.transformer
     ffn_factor: int = paper.FFN_FACTOR.transformer
+    given_latent: bool = False  # shows the model the true latent, as one more pair (z, 0) before the others
 
     kind: ClassVar[ModelKind] = "transformer"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_bool("model.given_latent", self.given_latent)
+
+    @property
+    def label(self) -> str:
+        """The model's name in tables and figures."""
+        return "informed" if self.given_latent else self.kind
 
 
 @dataclass(frozen=True)
@@ -88,6 +96,7 @@ class HypertransformerConfig(TrunkConfig):
     init_scale: float = 1.0  # of the generated layer's pre-activations
 
     kind: ClassVar[ModelKind] = "hypertransformer"
+    label: ClassVar[str] = "hypertransformer"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -97,7 +106,31 @@ class HypertransformerConfig(TrunkConfig):
         check_number("model.init_scale", self.init_scale, above=0.0)
 
 
-ModelConfig = TransformerConfig | HypertransformerConfig
+@dataclass(frozen=True)
+class OwnModelConfig:
+    """A model of the user's own: `package.module:Class`, and whatever options the class knows.
+
+    The class is imported only where the command line names it, never because a file does.
+    """
+
+    kind: str
+    options: tuple[tuple[str, Any], ...] = ()  # a table; kept as sorted pairs, so that a configuration can be hashed
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kind, str) or not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", self.kind):
+            raise InputError("model.kind", self.kind, "package.module:Class")
+        options = dict(self.options)
+        for name, value in options.items():
+            if not isinstance(value, str | bool | int | float):
+                raise InputError(f"model.options.{name}", value, "a string, a number or a truth value")
+        object.__setattr__(self, "options", tuple(sorted(options.items())))
+
+    @property
+    def label(self) -> str:
+        return self.kind.partition(":")[2]
+
+
+ModelConfig = TransformerConfig | HypertransformerConfig | OwnModelConfig
 
 MODEL_CONFIGS: dict[ModelKind, type[TransformerConfig] | type[HypertransformerConfig]] = {
     "transformer": TransformerConfig,
@@ -168,8 +201,10 @@ class Config:
 
     def __post_init__(self) -> None:
         if self.optimizer.weight_decay is None:
-            weight_decay = getattr(paper.WEIGHT_DECAY, self.model.kind)
+            weight_decay = getattr(paper.WEIGHT_DECAY, self.model.kind, paper.WEIGHT_DECAY.transformer)
             object.__setattr__(self, "optimizer", replace(self.optimizer, weight_decay=weight_decay))
+        if getattr(self.model, "given_latent", False) and self.task.input_dim < self.task.num_modules:
+            raise InputError("model.given_latent", True, f"needs task.input_dim ≥ {self.task.num_modules} modules")
         check_seed("seed", self.seed)
         if self.teacher_seed is not None:
             check_seed("teacher_seed", self.teacher_seed)

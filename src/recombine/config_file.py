@@ -5,12 +5,12 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, cast, get_args, get_type_hints
 
 import tomli_w
 
 from recombine.checks import check_choice
-from recombine.config import MODEL_CONFIGS, Config
+from recombine.config import MODEL_CONFIGS, Config, ModelConfig, ModelKind, OwnModelConfig
 from recombine.errors import InputError, suggestion
 from recombine.task.support import Support
 from recombine.task.support_spec import parse_support, unparse_support
@@ -21,12 +21,19 @@ def override(config: Config, data: Mapping[str, Any]) -> Config:
     data = dict(data)
     if isinstance(model := data.get("model"), Mapping) and "kind" in model:
         kind = model["kind"]
-        check_choice("model.kind", kind, *MODEL_CONFIGS)
         data["model"] = {name: value for name, value in model.items() if name != "kind"}
         if kind != config.model.kind:
             optimizer = dataclasses.replace(config.optimizer, weight_decay=None)  # the other column of Table 3
-            config = dataclasses.replace(config, model=MODEL_CONFIGS[kind](), optimizer=optimizer)
+            config = dataclasses.replace(config, model=default_model(kind), optimizer=optimizer)
     return _override(config, data, "")
+
+
+def default_model(kind: Any) -> ModelConfig:
+    """One of the paper's two, with Table 3's sizes; or the user's own."""
+    if isinstance(kind, str) and ":" in kind:
+        return OwnModelConfig(kind)
+    check_choice("model.kind", kind, *MODEL_CONFIGS)
+    return MODEL_CONFIGS[cast(ModelKind, kind)]()
 
 
 def config_as_dict(config: Config) -> dict[str, Any]:
@@ -34,6 +41,8 @@ def config_as_dict(config: Config) -> dict[str, Any]:
     data = dataclasses.asdict(config)
     data["task"]["support"] = unparse_support(config.task.support)
     data["model"] = {"kind": config.model.kind, **data["model"]}
+    if isinstance(config.model, OwnModelConfig):
+        data["model"]["options"] = dict(config.model.options)
     return {name: value for name, value in data.items() if value is not None}
 
 
@@ -96,6 +105,10 @@ def _override(config: Any, data: Mapping[str, Any], prefix: str) -> Any:
         current = getattr(config, name)
         if isinstance(current, Support):
             changes[name] = parse_support(value)
+        elif path == "model.options":
+            if not isinstance(value, Mapping):
+                raise InputError(path, value, "a table of options")
+            changes[name] = tuple((dict(current) | dict(value)).items())
         elif dataclasses.is_dataclass(current):
             if not isinstance(value, Mapping):
                 raise InputError(path, value, f"a table with the fields {', '.join(f.name for f in fields(current))}")

@@ -24,6 +24,10 @@ class Stream(IntEnum):
     probe = 6  # fitting the probe
     select = 7  # selecting among configurations, never reporting on them
     reference = 8  # where the reference that is fitted by gradient descent starts
+    control_modules = 9
+    active_modules = 10  # tasks of k active modules; the step is k
+    modules = 11  # inputs on which a student's modules are compared with the teacher's
+    intervene = 12  # random subspaces, and the pairing with other tasks
 
 
 def stream_key(seed: int | Int[Array, ""], stream: Stream, step: int | Int[Array, ""] = 0) -> Key[Array, ""]:

@@ -43,7 +43,7 @@ def test_no_such_contender() -> None:
 
 
 def test_the_limits() -> None:
-    assert contender.TOKENS_AT_ONCE == step.TOKENS_AT_ONCE
+    assert contender.NUMBERS_AT_ONCE == step.NUMBERS_AT_ONCE
     entries = enter_limits(PAPER, threads=2)
     assert tuple(entry.name for entry in entries) == LIMITS
     numpy_job, jax_job = (matmul.Job(**entry.job) for entry in entries)
@@ -72,8 +72,8 @@ def test_ours_is_the_training_loop(name: str) -> None:
     job = own.Job(**enter(name, SMOKE, threads=1).job)
     stepper = own.make_stepper(job)
     found = [stepper(1), stepper(2), stepper(1)]
-    state, teacher = step.init_state(SMOKE), step.config_teacher(SMOKE)
-    losses = np.concatenate([snapshot.losses for snapshot in train(SMOKE, teacher, state, 0, every=10, last=4)])
+    state, tasks = step.init_state(SMOKE), step.config_tasks(SMOKE)
+    losses = np.concatenate([snapshot.losses for snapshot in train(SMOKE, tasks, state, 0, every=10, last=4)])
     # The same bits on the path that this configuration has; the other path rounds otherwise.
     np.testing.assert_allclose(found, losses[[0, 2, 3]], rtol=0 if name == "fast" else 1e-4)
 

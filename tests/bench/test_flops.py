@@ -11,7 +11,7 @@ from recombine.config import Config, ModelKind
 from recombine.config_file import override
 from recombine.preset import preset_config
 from recombine.task.episode import sample_episodes
-from recombine.task.split import mask_array
+from recombine.task.split import mask_rows
 from recombine.train.step import config_teacher, init_state, query_loss
 
 pytestmark = pytest.mark.slow
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 def xla_flops(config: Config) -> tuple[float, float]:
     """Of the loss of one batch, and of its gradient, as XLA counts the program that it made."""
-    key, masks = jax.random.key(0), mask_array(config.task.support, "train")
+    key, masks = jax.random.key(0), mask_rows(config.task.support.masks).rows
     size = (config.task.episode_length, config.optimizer.batch_size)
     arrays, rest = eqx.partition(eqx.filter_eval_shape(init_state, config).model, lambda leaf: hasattr(leaf, "shape"))
     episodes = jax.eval_shape(lambda: sample_episodes(key, config_teacher(config), masks, *size, 0))

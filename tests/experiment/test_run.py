@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+import jax
 import numpy as np
 
 from recombine.config_file import override
-from recombine.experiment.evaluate import evaluation_episodes
+from recombine.experiment.evaluate import evaluation_episodes, examination
 from recombine.experiment.run import run
 from recombine.preset import preset_config
 from recombine.task.split import sample_split
@@ -18,22 +19,23 @@ def test_no_ood_without_held_out_masks(tmp_path: Path) -> None:
     config = override(preset_config("smoke", "transformer"), {**CHANGES, "task": {"support": "2-hot"}})
     *_, last = run(config, tmp_path / "run")
     assert last.step == 4
-    assert set(last.scores) == {"in_dist", "control"}
+    assert set(last.row) == {"step", "loss", "in_dist", "control", "control_modules", "probe"}
+    assert set(last.row["probe"]) == {"in_dist", "latent"}
 
 
 def test_every_model_of_a_seed_is_scored_on_the_same_episodes() -> None:
     batches = []
     for kind in ("transformer", "hypertransformer"):
         config = override(preset_config("smoke", kind), CHANGES)
-        batches.append(evaluation_episodes(config, config_teacher(config)))
-    for split in batches[0]:
-        np.testing.assert_array_equal(batches[0][split][1].query_y, batches[1][split][1].query_y)
+        batches.append(examination(config, config_teacher(config)))
+    for a, b in zip(*map(jax.tree.leaves, batches), strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 def query_inputs(**changes) -> dict[str, np.ndarray]:
     config = override(preset_config("smoke", "transformer"), {**CHANGES, **changes})
-    batches = evaluation_episodes(config, config_teacher(config))
-    return {split: np.asarray(episodes.query_x) for split, (_, episodes) in batches.items()}
+    splits, probe = examination(config, config_teacher(config))
+    return {split: np.asarray(episodes.query_x) for split, episodes in {**splits, "probe": probe}.items()}
 
 
 def test_another_seed_is_scored_on_other_episodes() -> None:
@@ -42,12 +44,18 @@ def test_another_seed_is_scored_on_other_episodes() -> None:
         assert not np.isin(here[split], there[split]).any()
 
 
-def test_the_control_is_the_configurations() -> None:
-    for control, kept in (("teacher", False), ("modules", True)):
-        config = override(preset_config("smoke", "transformer"), {**CHANGES, "task": {"control": control}})
-        teacher = config_teacher(config)
-        teachers, _ = evaluation_episodes(config, teacher)["control"]
+def test_both_controls_are_measured() -> None:
+    config = override(preset_config("smoke", "transformer"), CHANGES)
+    teacher = config_teacher(config)
+    for split, kept in (("control", False), ("control_modules", True)):
+        teachers, _ = evaluation_episodes(config, teacher, split)
         assert bool((teachers.a == teacher.a).all()) is kept
+        assert len(np.unique(teachers.theta, axis=0)) == 16
+
+
+def test_no_two_splits_share_an_input() -> None:
+    inputs = list(query_inputs().values())
+    assert len(np.unique(np.concatenate(inputs), axis=0)) == sum(map(len, inputs))
 
 
 def test_nothing_that_is_scored_was_trained_on() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from recombine.task.latent import sample_latent
-from recombine.task.split import mask_array, run_teacher, sample_split
+from recombine.task.split import run_teacher, sample_split
 from recombine.task.support import paper_support
 
 
@@ -82,7 +82,7 @@ def test_masks_are_drawn_uniformly() -> None:
     support = paper_support("connected+")
     teacher = run_teacher(0, support, 2, 2)
     _, episodes = sample_split(0, "in_dist", teacher, support, 2, 12_000)
-    counts = np.bincount(np.asarray(episodes.mask_index), minlength=len(mask_array(support, "in_dist")))
+    counts = np.bincount(np.asarray(episodes.mask_index), minlength=len(support.masks))
     assert stats.chisquare(counts).pvalue > 1e-4
     assert len(counts) == 12
 

@@ -25,17 +25,16 @@ def labels_by_numpy(theta: np.ndarray, a: np.ndarray, z: np.ndarray, x: np.ndarr
     return (u * (1 + erf(u / np.sqrt(2))) / 2) @ a.astype(float)
 
 
-@pytest.mark.parametrize("control", ["teacher", "modules"])
-@pytest.mark.parametrize("split", ["train", "in_dist", "ood", "control"])
-def test_labels_recomputed_from_the_sampled_file(tmp_path: Path, split: str, control: str) -> None:
+@pytest.mark.parametrize("split", ["train", "in_dist", "ood", "control", "control_modules"])
+def test_labels_recomputed_from_the_sampled_file(tmp_path: Path, split: str) -> None:
     """Anyone can check the data without us: `recombine task sample`, then NumPy alone."""
     out = tmp_path / "episodes.npz"
-    command = ["task", "sample", "--support", "connected+", "--split", split, "--control", control]
+    command = ["task", "sample", "--support", "connected+", "--split", split]
     assert main([*command, "--episodes", "40", "--length", "9", "--seed", "3", "--out", str(out)]) == 0
     with np.load(out) as data:
         arrays = dict(data)
     E, S, M, d, h, N = 40, 3 if split == "ood" else 12, 6, 16, 16, 9
-    leading = (E,) if split == "control" else ()
+    leading = (E,) if split.startswith("control") else ()
     shapes = {
         "masks": (S, M),
         "theta": (*leading, M, h, d),
@@ -49,7 +48,7 @@ def test_labels_recomputed_from_the_sampled_file(tmp_path: Path, split: str, con
     }
     assert {name: array.shape for name, array in arrays.items()} == shapes
     for i in range(E):
-        theta, a = (arrays["theta"][i], arrays["a"][i]) if split == "control" else (arrays["theta"], arrays["a"])
+        theta, a = (arrays["theta"][i], arrays["a"][i]) if split.startswith("control") else (arrays["theta"], arrays["a"])
         x = np.vstack([arrays["context_x"][i], arrays["query_x"][i]])
         y = np.append(arrays["context_y"][i], arrays["query_y"][i])
         np.testing.assert_allclose(labels_by_numpy(theta, a, arrays["latent"][i], x), y, rtol=1e-4, atol=3e-6)
@@ -57,12 +56,12 @@ def test_labels_recomputed_from_the_sampled_file(tmp_path: Path, split: str, con
 
 
 def test_the_control_shares_nothing_with_the_training_tasks(tmp_path: Path) -> None:
-    """Appendix C.2 (app:random-control-task): a fresh teacher per episode; `modules` keeps the readout a."""
+    """Appendix C.2 (app:random-control-task): a fresh teacher per episode; `control_modules` keeps the readout a."""
     files = {}
     for name, options in {
         "in_dist": ["--split", "in_dist"],
         "control": ["--split", "control"],
-        "modules": ["--split", "control", "--control", "modules"],
+        "modules": ["--split", "control_modules"],
     }.items():
         assert main(["task", "sample", *options, "--episodes", "20", "--out", str(tmp_path / f"{name}.npz")]) == 0
         with np.load(tmp_path / f"{name}.npz") as data:

@@ -2,7 +2,7 @@
 
 io:N       at the N-th operation on the disk, after half of it if it is a write
 metric:N   in the middle of the N-th row of metrics
-measure:N  in the N-th measurement of a split
+measure:N  in the N-th pass of a measurement
 compile    while the training step is being compiled
 train:S    S seconds after the first step
 """
@@ -57,10 +57,10 @@ def arrange(where: str) -> None:
     elif place == "metric":
         recombine.files.os = KillingDisk(int(number), only=b'{"step"')  # pyright: ignore
     elif place == "measure":
-        import recombine.experiment.run as run
+        import recombine.experiment.evaluate as evaluate
 
-        score_model, calls = run.score_model, iter(range(int(number)))
-        run.score_model = lambda *args: score_model(*args) if next(calls, None) is not None else kill()  # pyright: ignore
+        read, calls = evaluate.read_episodes, iter(range(int(number)))
+        evaluate.read_episodes = lambda *args: read(*args) if next(calls, None) is not None else kill()  # pyright: ignore
     elif place in ("compile", "train"):
         import recombine.train.loop as loop
 

@@ -30,7 +30,7 @@ def places(rng: random.Random) -> list[str]:
         f"io:{rng.randrange(40, 160)}",
         f"io:{rng.randrange(40, 160)}",
         f"metric:{rng.randrange(0, 3)}",
-        f"measure:{rng.randrange(0, 6)}",
+        f"measure:{rng.randrange(0, 10)}",
         f"train:{rng.uniform(0, 0.3):.3f}",
         f"train:{rng.uniform(0, 0.3):.3f}",
         f"train:{rng.uniform(0.3, 0.8):.3f}",

@@ -22,6 +22,7 @@ REQUESTS: list[StopRequest] = []
 
 
 def arrange(phase: str, here: Path) -> None:
+    import recombine.experiment.evaluate as evaluate
     import recombine.experiment.run as run
     import recombine.train.loop as loop
 
@@ -50,9 +51,9 @@ def arrange(phase: str, here: Path) -> None:
     elif phase == "stuck":
         loop.run_steps = on_call(loop.run_steps, 4, forever=True)
     elif phase == "measure":
-        run.score_model = on_call(run.score_model, 5)
+        evaluate.read_episodes = on_call(evaluate.read_episodes, 7)
     elif phase == "last measure":
-        run.score_model = on_call(run.score_model, 3 * 20 + 2)
+        evaluate.read_episodes = on_call(evaluate.read_episodes, 5 * 20 + 2)
     elif phase == "restore":
         run.init_state = on_call(run.init_state, 1)
     elif phase == "save":

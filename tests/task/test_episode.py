@@ -4,7 +4,7 @@ import pytest
 
 from recombine.task.episode import sample_episodes
 from recombine.task.names import EVAL_SPLITS, Split
-from recombine.task.split import mask_array, run_teacher, sample_split
+from recombine.task.split import mask_rows, run_teacher, sample_split
 from recombine.task.support import paper_support
 
 SUPPORT = paper_support("connected+")
@@ -16,7 +16,7 @@ def leaves(tree: object) -> list[np.ndarray]:
 
 
 def test_a_shorter_batch_is_the_start_of_a_longer_one() -> None:
-    masks = mask_array(SUPPORT, "in_dist")
+    masks = mask_rows(SUPPORT.masks).rows[: len(SUPPORT.masks)]
     long = sample_episodes(jax.random.key(1), TEACHER, masks, 6, 20)
     short = sample_episodes(jax.random.key(1), TEACHER, masks, 6, 8)
     for a, b in zip(leaves(long), leaves(short), strict=True):

@@ -14,7 +14,7 @@ from recombine.config_file import override
 from recombine.preset import preset_config
 from recombine.task.split import sample_split
 from recombine.train.loop import NonFiniteLoss, many_steps, train
-from recombine.train.step import compiled_part, config_teacher, init_state, query_loss, train_step
+from recombine.train.step import compiled_part, config_tasks, config_teacher, init_state, query_loss, train_step
 
 # The losses of steps 0 to 2 of the `smoke` preset, seed 0. They change only when the data, the models, their
 # initialisation or the optimiser do: then, and with a line in the changelog, put the new ones here.
@@ -30,7 +30,7 @@ KINDS = ["transformer", pytest.param("hypertransformer", marks=pytest.mark.slow)
 @pytest.mark.parametrize("kind", GOLDEN)
 def test_golden_losses(kind) -> None:
     config = preset_config("smoke", kind)
-    losses = np.concatenate([s.losses for s in train(config, config_teacher(config), init_state(config), 0, 3, last=3)])
+    losses = np.concatenate([s.losses for s in train(config, config_tasks(config), init_state(config), 0, 3, last=3)])
     np.testing.assert_allclose(losses, GOLDEN[kind], rtol=1e-4)
 
 
@@ -38,8 +38,8 @@ def test_golden_losses(kind) -> None:
 def test_same_config_same_bits(kind) -> None:
     """However the steps are cut into dispatches."""
     config = preset_config("smoke", kind)
-    teacher = config_teacher(config)
-    runs = [list(train(config, teacher, init_state(config), 0, every)) for every in (20, 20, 8, 1)]
+    tasks = config_tasks(config)
+    runs = [list(train(config, tasks, init_state(config), 0, every)) for every in (20, 20, 8, 1)]
     losses = [np.concatenate([snapshot.losses for snapshot in run]) for run in runs]
     assert [snapshot.step for snapshot in runs[3]] == list(range(1, 41))
     assert {8, 16, 24, 32, 40} <= {snapshot.step for snapshot in runs[2]}
@@ -51,11 +51,11 @@ def test_same_config_same_bits(kind) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_going_on_from_a_state(kind) -> None:
     config = preset_config("smoke", kind)
-    teacher = config_teacher(config)
-    *_, whole = train(config, teacher, init_state(config), 0, 40)
-    *_, half = train(config, teacher, init_state(config), 0, 40, last=17)
+    tasks = config_tasks(config)
+    *_, whole = train(config, tasks, init_state(config), 0, 40)
+    *_, half = train(config, tasks, init_state(config), 0, 40, last=17)
     assert half.step == 17
-    *_, resumed = train(config, teacher, half.state, half.step, 40)
+    *_, resumed = train(config, tasks, half.state, half.step, 40)
     assert_same_state(resumed.state, whole.state)
 
 
@@ -64,14 +64,14 @@ def test_many_seeds_in_one_program(kind) -> None:
     """`vmap` over seeds: each ends where it ends alone."""
     config = override(preset_config("smoke", kind), {"optimizer": {"num_steps": 12}})
     configs = [override(config, {"seed": seed}) for seed in (0, 1, 2)]
-    alone = [list(train(c, config_teacher(c), init_state(c), 0, 12))[-1].state for c in configs]
+    alone = [list(train(c, config_tasks(c), init_state(c), 0, 12))[-1].state for c in configs]
     stack = lambda trees: jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)  # noqa: E731
-    teachers = stack([config_teacher(c) for c in configs])
+    tasks = stack([config_tasks(c) for c in configs])
     states = stack([init_state(c) for c in configs])
     run = eqx.filter_jit(
         eqx.filter_vmap(partial(many_steps, compiled_part(config)), in_axes=(eqx.if_array(0),) * 3 + (None,) * 2)
     )
-    together = run(jnp.arange(3, dtype=jnp.uint32), teachers, states, jnp.asarray(0), jnp.asarray(12))
+    together = run(jnp.arange(3, dtype=jnp.uint32), tasks, states, jnp.asarray(0), jnp.asarray(12))
     assert together.done.tolist() == [12] * 3
     for i, state in enumerate(alone):
         for a, b in zip(jax.tree.leaves(state.model), jax.tree.leaves(together.state.model), strict=True):
@@ -79,9 +79,13 @@ def test_many_seeds_in_one_program(kind) -> None:
 
 
 def test_one_program_for_all_seeds() -> None:
-    """Seeds, the teacher's seed and what is measured are not compiled in."""
+    """Seeds, the teacher's seed, the support and what is measured are not compiled in."""
     config = preset_config("smoke", "transformer")
     others = [override(config, {"seed": 3, "teacher_seed": 4}), override(config, {"measure": {"episodes": 7}})]
+    others.append(override(config, {"task": {"support": "disconnected"}}))
+    assert {tuple(leaf.shape for leaf in jax.tree.leaves(config_tasks(c))) for c in others} == {
+        tuple(leaf.shape for leaf in jax.tree.leaves(config_tasks(config)))
+    }
     assert {compiled_part(c) for c in (config, *others)} == {compiled_part(config)}
     assert compiled_part(override(config, {"optimizer": {"learning_rate": 0.1}})) != compiled_part(config)
 
@@ -92,7 +96,7 @@ def test_bfloat16_trains_and_keeps_its_state_in_float32() -> None:
         for path in ("fast", "plain"):
             changes["compute"]["path"] = path
             config = override(preset_config("smoke", kind), changes)
-            first, *_, last = train(config, config_teacher(config), init_state(config), 0, 3, last=3)
+            first, *_, last = train(config, config_tasks(config), init_state(config), 0, 3, last=3)
             assert {leaf.dtype for leaf in jax.tree.leaves(last.state)} == {np.dtype("float32"), np.dtype("int32")}
             np.testing.assert_allclose(first.losses[0], GOLDEN[kind][0], rtol=0.03)
             assert abs(first.losses[0] / GOLDEN[kind][0] - 1) > 1e-6
@@ -106,8 +110,8 @@ def test_a_batch_in_pieces_has_the_gradient_of_the_whole(kind, monkeypatch: pyte
     plain = jax.value_and_grad(lambda parameters, rest: query_loss(eqx.combine(parameters, rest), episodes))
     loss, gradient = plain(*eqx.partition(state.model, eqx.is_inexact_array))
     for tokens, pieces in ((16 * 8, 1), (4 * 8, 4), (2 * 8, 8)):
-        monkeypatch.setattr(step_module, "TOKENS_AT_ONCE", tokens)
-        assert step_module._num_pieces(16, 8) == pieces
+        monkeypatch.setattr(step_module, "NUMBERS_AT_ONCE", tokens * 16)
+        assert step_module._num_pieces(16, 8 * 16) == pieces
         found_loss, found = step_module._loss_and_gradient(config, state.model, episodes)
         np.testing.assert_allclose(found_loss, loss, rtol=1e-5)
         for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(gradient), strict=True):
@@ -116,11 +120,11 @@ def test_a_batch_in_pieces_has_the_gradient_of_the_whole(kind, monkeypatch: pyte
 
 def test_pieces_are_few_and_equal() -> None:
     for batch, length in itertools.product((1, 2, 16, 64, 96, 127, 128, 254), (2, 8, 32, 128, 4096)):
-        pieces = step_module._num_pieces(batch, length)
+        pieces, size = step_module._num_pieces(batch, length * 64), length * 64
         assert batch % pieces == 0
-        assert pieces == 1 or batch // pieces * length <= step_module.TOKENS_AT_ONCE or length > 2048
-        assert pieces == 1 or 4 * (batch // pieces) * length >= step_module.TOKENS_AT_ONCE
-    assert step_module._num_pieces(127, 128) == 1, "a prime number of episodes is not taken one by one"
+        assert pieces == 1 or batch // pieces * size <= step_module.NUMBERS_AT_ONCE or length > 2048
+        assert pieces == 1 or 4 * (batch // pieces) * size >= step_module.NUMBERS_AT_ONCE
+    assert step_module._num_pieces(127, 128 * 64) == 1, "a prime number of episodes is not taken one by one"
 
 
 def assert_same_state(state, other) -> None:
@@ -131,13 +135,13 @@ def assert_same_state(state, other) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_loss_is_the_mse_at_the_query_and_falls(kind) -> None:
     config = override(preset_config("smoke", kind), {"optimizer": {"num_steps": 300, "learning_rate": 0.003}})
-    teacher = config_teacher(config)
+    tasks = config_tasks(config)
     state = init_state(config)
-    _, episodes = sample_split(config.seed, "train", teacher, config.task.support, 8, 16, step=0)
+    _, episodes = sample_split(config.seed, "train", tasks.teacher, config.task.support, 8, 16, step=0)
     loss = one_step(config, state).loss
     predicted = jax.vmap(state.model)(episodes.context_x, episodes.context_y, episodes.query_x).y
     np.testing.assert_allclose(loss, np.mean((predicted - episodes.query_y) ** 2), rtol=1e-5)
-    losses = np.concatenate([snapshot.losses for snapshot in train(config, teacher, state, 0, 100)])
+    losses = np.concatenate([snapshot.losses for snapshot in train(config, tasks, state, 0, 100)])
     assert losses[-50:].mean() < 0.7 * losses[:50].mean()
 
 
@@ -164,7 +168,7 @@ def test_divergence_stops_before_the_update() -> None:
     config = override(preset_config("smoke", "transformer"), {"optimizer": {"learning_rate": 1e20}})
     snapshots = []
     with pytest.raises(NonFiniteLoss, match=r"step \d+ was not taken") as caught:
-        snapshots.extend(train(config, config_teacher(config), init_state(config), 0, 10))
+        snapshots.extend(train(config, config_tasks(config), init_state(config), 0, 10))
     assert str(caught.value).startswith(f"step {snapshots[-1].step} was not taken")
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(snapshots[-1].state))
 
@@ -181,7 +185,7 @@ def test_a_gradient_that_is_not_finite_is_not_applied() -> None:
 
 def one_step(config, state):
     step = eqx.filter_jit(train_step)
-    return step(config, jnp.uint32(config.seed), config_teacher(config), state, jnp.asarray(0))
+    return step(config, jnp.uint32(config.seed), config_tasks(config), state, jnp.asarray(0))
 
 
 def test_seeds_differ_and_the_teacher_can_be_kept() -> None:

@@ -7,7 +7,7 @@ from recombine.bench.matmul import NUMPY_SIZE
 from recombine.bench.matmul import Job as MatmulJob
 from recombine.bench.peer.job import Job
 from recombine.bench.process import Entry
-from recombine.config import Config
+from recombine.config import Config, TrunkConfig
 from recombine.config_file import config_as_dict, override
 
 OWN = ("plain", "fast", "fast_sharded")  # one run each, on all threads
@@ -17,8 +17,8 @@ PEERS = ("flax_linen", "torch_eager", "torch_compiled", "gpt2")
 CONTENDERS = (*OWN, ONE_THREAD, SIDE_BY_SIDE, *PEERS)
 LIMITS = ("numpy_matmul", "jax_matmul")
 
-# The fast path goes through the batch in pieces of about this many tokens (`recombine.train.step`, which needs JAX).
-TOKENS_AT_ONCE = 2048
+# The fast path goes through the batch in pieces of this size: `recombine.train.step`, which needs JAX.
+NUMBERS_AT_ONCE = 2**17
 LEAST_FLOPS = 5e9  # of a step of JAX's: with less, the call would be measured and not the products
 
 
@@ -46,7 +46,8 @@ def enter(name: str, config: Config, threads: int, entered_as: str | None = None
 def enter_limits(config: Config, threads: int) -> list[Entry]:
     """NumPy at a size that suits it, and JAX at the sizes of the feed-forward layer."""
     model, optimizer = config.model, config.optimizer
-    rows = min(TOKENS_AT_ONCE, optimizer.batch_size * config.task.episode_length)
+    assert isinstance(model, TrunkConfig)
+    rows = min(NUMBERS_AT_ONCE // model.embed_dim, optimizer.batch_size * config.task.episode_length)
     feedforward = MatmulJob("jax", rows, model.embed_dim, model.ffn_factor * model.embed_dim, products=1)
     products = max(1, round(LEAST_FLOPS / feedforward.flops))
     jobs = (

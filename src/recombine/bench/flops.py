@@ -4,7 +4,7 @@ Only matrix products count, two operations for each multiply-add; norms, softmax
 Products of weights with weights are counted once for the batch. `recombine.model.fast` has the letters.
 """
 
-from recombine.config import Config, HypertransformerConfig
+from recombine.config import Config, HypertransformerConfig, TrunkConfig
 
 # A product X W has two in its backward pass, G Wᵀ and Xᵀ G, each as large. The products with the data itself, which
 # need one of them only, are too few to tell apart.
@@ -19,6 +19,7 @@ def step_flops(config: Config) -> int:
 def forward_flops(config: Config) -> int:
     """Of the fast path's predictions for one batch."""
     model, num_tokens = config.model, config.task.episode_length
+    assert isinstance(model, TrunkConfig)
     H, D, L = model.num_heads, model.embed_dim, model.num_layers
     feedforward = _product(1, D, model.ffn_factor * D) + _product(1, model.ffn_factor * D, D)
     weights, episode = _first_attention(config)
@@ -35,6 +36,7 @@ def forward_flops(config: Config) -> int:
 def _first_attention(config: Config) -> tuple[int, int]:
     """Of the weights among themselves, and of one episode: the embedding, and the attention folded into it."""
     model, N = config.model, config.task.episode_length
+    assert isinstance(model, TrunkConfig)
     H, D = model.num_heads, model.embed_dim
     r = config.task.input_dim + 2
     weights = _product(r, D, r) + 4 * _product(r + 1, D, D) + _product(r + 1, D, r + 1)
@@ -48,6 +50,7 @@ def _first_attention(config: Config) -> tuple[int, int]:
 
 def _read_out(config: Config) -> int:
     model, d = config.model, config.task.input_dim
+    assert isinstance(model, TrunkConfig)
     if not isinstance(model, HypertransformerConfig):
         return _product(1, model.embed_dim, 1)
     generated = _product(1, model.latent_dim, model.hidden_dim * d)

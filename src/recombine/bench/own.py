@@ -12,7 +12,7 @@ from recombine.config_file import override
 from recombine.errors import InputError
 from recombine.experiment.machine import prepare
 from recombine.train.loop import NonFiniteLoss, check_devices, run_steps
-from recombine.train.step import compiled_part, config_teacher, init_state
+from recombine.train.step import compiled_part, config_tasks, init_state
 
 __all__ = ["REQUIRES", "Job", "make_stepper"]
 
@@ -36,12 +36,12 @@ def make_stepper(job: Job) -> Stepper:
         check_devices(config, job.devices)
     except InputError as error:
         raise Missing(str(error)) from error
-    static, seed, teacher = compiled_part(config), jnp.asarray(config.seed, jnp.uint32), config_teacher(config)
+    static, seed, tasks = compiled_part(config), jnp.asarray(config.seed, jnp.uint32), config_tasks(config)
     state, step = init_state(config), 0
 
     def run(num_steps: int) -> float:
         nonlocal state, step
-        steps = run_steps(static, seed, teacher, state, jnp.asarray(step), jnp.asarray(num_steps), job.devices)
+        steps = run_steps(static, seed, tasks, state, jnp.asarray(step), jnp.asarray(num_steps), job.devices)
         state, step = steps.state, step + num_steps
         if not steps.finite:
             raise NonFiniteLoss(f"the loss or its gradient at step {step} is not finite")

@@ -13,7 +13,9 @@ import tyro
 from recombine import __version__
 from recombine.cli.bench import Bench
 from recombine.cli.construct import Construct
+from recombine.cli.eval import Eval
 from recombine.cli.printing import complain, print_line
+from recombine.cli.report import Report
 from recombine.cli.reproduce import Reproduce
 from recombine.cli.task import Task
 from recombine.cli.train import Train
@@ -28,6 +30,8 @@ class UsageError(Exception):
 Command = (
     Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Train, tyro.conf.subcommand("train")]
+    | Annotated[Eval, tyro.conf.subcommand("eval")]
+    | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Task, tyro.conf.subcommand("task")]
     | Annotated[Construct, tyro.conf.subcommand("construct")]
     | Annotated[Bench, tyro.conf.subcommand("bench")]
@@ -65,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def parse(arguments: list[str]) -> Reproduce | Train | Task | Construct | Bench:
+def parse(arguments: list[str]) -> Reproduce | Train | Eval | Report | Task | Construct | Bench:
     """The command that the arguments name, or an InputError in one line."""
     markers = (tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
     description = "Can an in-context learner recombine what it knows? (--version prints the version.)"

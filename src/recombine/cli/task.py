@@ -10,7 +10,7 @@ from recombine import paper
 from recombine.checks import LARGEST_COUNT, check_seed, check_size
 from recombine.cli.printing import note, print_json, print_line
 from recombine.files import check_output
-from recombine.task.names import Control, Split
+from recombine.task.names import Split
 from recombine.task.support_spec import MOST_MODULES, parse_support
 
 
@@ -84,9 +84,7 @@ class Sample:
     held_out: Annotated[str | None, tyro.conf.arg(metavar="MASKS")] = None
     """Masks to hold out, instead of all others with as many active modules."""
     split: Split = "in_dist"
-    """ood: tasks of held-out masks; control: each episode from a teacher of its own."""
-    control: Control = "teacher"
-    """What the control draws afresh for each episode: the whole teacher, or its modules alone."""
+    """ood: held-out masks; control: a teacher of its own for each episode (control_modules keeps its readout)."""
     episodes: int = 1000
     """How many."""
     length: int = 32
@@ -107,7 +105,7 @@ class Sample:
         check_seed("seed", self.seed)
         support = parse_support(self.support, self.held_out)
         support.masks_of(self.split)  # refuses `ood` where nothing is held out
-        task = TaskConfig(support, self.input_dim, self.hidden_dim, self.length, self.control)
+        task = TaskConfig(support, self.input_dim, self.hidden_dim, self.length)
         from recombine.experiment.dataset import sample_dataset, save_dataset
 
         arrays = sample_dataset(task, self.split, self.episodes, self.seed)

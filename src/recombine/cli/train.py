@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from recombine.checks import check_choice
 from recombine.cli.printing import note, print_json, print_line
-from recombine.config import MODEL_CONFIGS, Config, ModelKind
+from recombine.config import Config, OwnModelConfig
 from recombine.config_file import config_as_dict, override, parse_changes, read_toml
 from recombine.errors import InputError
 from recombine.preset import Preset, preset_config
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
 class Train:
     """Train one model, measure it on the way, and keep it in a run directory. The same command again goes on."""
 
-    model: ModelKind | None = None
-    """Which of the two models; the configuration's, or else the transformer."""
+    model: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
+    """transformer, hypertransformer, or package.module:Class of your own; the configuration's, or the transformer."""
     preset: Preset = "quick"
     """paper: the paper's settings, hours. quick: smaller tasks and models, minutes. smoke: to see that it runs."""
     config: Path | None = None
@@ -50,7 +49,7 @@ class Train:
 
     def run(self) -> None:
         config = self._config()
-        out = self.out or Path("runs") / f"{self.preset}-{config.model.kind}-seed{config.seed}"
+        out = self.out or Path("runs") / f"{self.preset}-{config.model.label}-seed{config.seed}"
         from recombine.experiment.machine import prepare
         from recombine.experiment.rundir import check_run_path
 
@@ -59,6 +58,11 @@ class Train:
         from recombine.experiment.interrupt import run_interruptibly
         from recombine.experiment.run import RunOptions
 
+        if isinstance(config.model, OwnModelConfig):
+            from recombine.model.own import check_own, import_model
+
+            import_model(config.model.kind)
+            check_own(config)
         options = RunOptions(self.devices, self.save_every, self.stop_at, self.resume_anyway)
         last = run_interruptibly(lambda request: carry_out(config, out, options, request), note)
         self._print(config, out, last)
@@ -67,9 +71,10 @@ class Train:
         tables = [read_toml(self.config) if self.config else {}, parse_changes(self.set)]
         kinds = [table["model"].pop("kind") for table in tables if "kind" in _model_table(table)]
         kind = kinds[-1] if kinds else self.model or "transformer"
-        check_choice("model.kind", kind, *MODEL_CONFIGS)
         if self.model not in (None, kind):
             raise InputError("model", self.model, f"the configuration says {kind}; leave one of them out")
+        if isinstance(kind, str) and ":" in kind and self.model is None:
+            raise InputError("model.kind", kind, f"a class is imported only where the command names it: --model {kind}")
         config = preset_config(self.preset, kind)
         for table in tables:
             config = override(config, table)
@@ -77,14 +82,14 @@ class Train:
 
     def _print(self, config: Config, out: Path, last: "Progress") -> None:
         if self.json:
-            scores: dict[str, Any] = {split: score._asdict() for split, score in last.scores.items()}
+            scores = {name: value for name, value in last.row.items() if name not in ("step", "loss")}
             result = {"run": str(out), "step": last.step, "config": config_as_dict(config), "scores": scores}
             print_json(result)
             return
         from recombine.report.tables import print_scores
 
         num_steps = config.optimizer.num_steps
-        print_scores(f"{out}: step {last.step} of {num_steps}", {config.model.kind: last.scores}, {})
+        print_scores(f"{out}: step {last.step} of {num_steps}", {config.model.label: last.row}, {})
         if last.step < num_steps:
             print_line("stopped; the same command without --stop-at goes on")
 
@@ -96,7 +101,7 @@ def carry_out(config: Config, out: Path, options: "RunOptions", request: "StopRe
 
     with closing(run(config, out, options, request, note)) as reports:
         last = next(reports)  # a run that cannot go on says so before there is any progress to show
-        with ProgressDisplay(config.model.kind, config.optimizer.num_steps, first=last.step) as display:
+        with ProgressDisplay(config.model.label, config.optimizer.num_steps, first=last.step) as display:
             for last in reports:
                 display.update(last.step, _detail(last))
     return last
@@ -104,7 +109,7 @@ def carry_out(config: Config, out: Path, options: "RunOptions", request: "StopRe
 
 def _detail(progress: "Progress") -> str:
     parts = [] if progress.loss is None else [f"loss {progress.loss:.4f}"]
-    parts += [f"R² {split} {score.r2:.3f}" for split, score in progress.scores.items() if split != "control"]
+    parts += [f"R² {split} {progress.row[split]['r2']:.3f}" for split in ("in_dist", "ood") if split in progress.row]
     return " · ".join(parts)
 
 

@@ -8,13 +8,13 @@ from recombine.checks import MOST_NUMBERS
 from recombine.config import TaskConfig
 from recombine.errors import InputError
 from recombine.files import replacing
-from recombine.task.names import Split
+from recombine.task.names import CONTROL_SPLITS, Split
 from recombine.task.split import run_teacher, sample_split
 
 
 def check_volume(task: TaskConfig, split: Split, num_episodes: int) -> None:
     """Refuse a file larger than a gigabyte before anything is drawn."""
-    teachers = num_episodes if split == "control" else 1
+    teachers = num_episodes if split in CONTROL_SPLITS else 1
     numbers = num_episodes * task.episode_length * max(task.input_dim, task.hidden_dim)
     numbers += teachers * task.num_modules * task.hidden_dim * task.input_dim
     if numbers > MOST_NUMBERS:
@@ -33,9 +33,7 @@ def sample_dataset(task: TaskConfig, split: Split, num_episodes: int, seed: int)
     check_volume(task, split, num_episodes)
     masks = task.support.masks_of(split)
     teacher = run_teacher(seed, task.support, task.input_dim, task.hidden_dim)
-    teacher, episodes = sample_split(
-        seed, split, teacher, task.support, task.episode_length, num_episodes, control=task.control
-    )
+    teacher, episodes = sample_split(seed, split, teacher, task.support, task.episode_length, num_episodes)
     arrays = {
         "masks": np.asarray(masks, np.int32),
         "theta": teacher.theta,

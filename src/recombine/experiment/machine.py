@@ -1,5 +1,6 @@
 """The machine a run is on: its threads and devices, and what else the bits of a run depend on."""
 
+import hashlib
 import os
 import platform
 import sys
@@ -34,6 +35,7 @@ def prepare(threads: int | None = None, devices: int = 1) -> None:
             return
         raise InputError("threads", threads, f"(and devices = {devices}) are settled before JAX starts; it has started")
     count = threads or available_cores()
+    _keep_compiled()
     os.environ[THREADS] = str(count)
     os.environ["NPROC"] = str(count if devices == 1 else 2 * devices)
     if devices > 1:
@@ -90,6 +92,25 @@ def peak_memory() -> int:
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def _keep_compiled() -> None:
+    """Have JAX keep what it compiles, for the next run and for workers side by side: most of a short run is compiling.
+
+    Machine code is for one kind of processor: each has a directory of its own, as home directories may be shared.
+    JAX's own variable, set by the user, goes before; empty, it keeps nothing.
+    """
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+        kind = hashlib.sha256(f"{_processor()} {_processor_flags()}".encode()).hexdigest()[:12]
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(home) / "recombine" / f"compiled-{kind}")
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+
+
+def _processor_flags() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8", errors="replace").splitlines() if info.is_file() else []
+    return next((line for line in lines if line.startswith(("flags", "Features"))), platform.machine())
 
 
 def _jax_has_started() -> bool:

@@ -6,11 +6,10 @@ rows so far and the configuration. What was written after it is made again, bit 
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
-from math import isfinite, nan
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,14 +19,12 @@ from recombine.checks import check_number, check_size
 from recombine.config import Config
 from recombine.config_file import config_as_dict, parse_toml, write_toml
 from recombine.errors import InputError
-from recombine.experiment.evaluate import evaluation_episodes, score_model
+from recombine.experiment.evaluate import examination, measurements
 from recombine.experiment.interrupt import StopRequest
 from recombine.experiment.machine import environment, identity, peak_memory
 from recombine.experiment.rundir import CONFIG, METRICS, RunDirectory
-from recombine.measure.r2 import Score
+from recombine.experiment.trained import LOSSES
 from recombine.model.weights import named_arrays, replace_arrays
-from recombine.task.episode import Episode
-from recombine.task.names import EVAL_SPLITS, Split
 from recombine.train.checkpoint import (
     Checkpoint,
     DamagedCheckpoint,
@@ -37,9 +34,7 @@ from recombine.train.checkpoint import (
     set_aside,
 )
 from recombine.train.loop import check_devices, train
-from recombine.train.step import State, config_teacher, init_state
-
-LOSSES = "losses"
+from recombine.train.step import State, config_tasks, init_state
 
 
 @dataclass(frozen=True)
@@ -58,11 +53,11 @@ class RunOptions:
 
 
 class Progress(NamedTuple):
-    """Where a run is: the steps done, the mean loss of the last ones, and the newest scores."""
+    """Where a run is: the steps done, the mean loss of the last ones, and the newest row of metrics."""
 
     step: int
     loss: float | None
-    scores: dict[Split, Score]
+    row: dict[str, Any]
 
 
 def run(
@@ -71,7 +66,7 @@ def run(
     options: RunOptions | None = None,
     request: StopRequest | None = None,
     say: Callable[[str], None] = lambda text: None,
-) -> Iterator[Progress]:
+) -> Generator[Progress, None, None]:
     """Start or continue the run in the directory, reporting progress; the last report has the final scores."""
     options = options or RunOptions()
     check_devices(config, options.devices)
@@ -99,7 +94,7 @@ class _Run:
         self.saved_step: int | None = None
         self.metrics = ""
         self.losses = np.zeros(0, np.float32)
-        self.scores: dict[Split, Score] = {}
+        self.row: dict[str, Any] = {}
         self.seconds = {"start": 0.0, "compile": 0.0, "train": 0.0, "measure": 0.0, "save": 0.0}
         self.timed_from = 0
 
@@ -122,8 +117,8 @@ class _Run:
         self.state = self._restore()
         yield self._progress()
         with self._may_leave():
-            self.teacher = config_teacher(self.config)
-            self.batches = self._batches()
+            self.tasks = config_tasks(self.config)
+            self.examination = examination(self.config, self.tasks.teacher)
         self.seconds["start"] = time.monotonic() - started
         last = self.num_steps if self.options.stop_at is None else min(self.num_steps, self.options.stop_at)
         if self._measure_is_due() and self._measure() and self.step > 0:
@@ -131,7 +126,7 @@ class _Run:
         yield self._progress()
         self.saved_at = started = time.monotonic()
         compiling = True
-        snapshots = train(self.config, self.teacher, self.state, self.step, self.every, last, self.options.devices)
+        snapshots = train(self.config, self.tasks, self.state, self.step, self.every, last, self.options.devices)
         with self._may_leave():  # the first dispatch compiles, which no flag of ours can stop
             first = list(islice(snapshots, 1))
         for snapshot in chain(first, snapshots):
@@ -147,7 +142,7 @@ class _Run:
             if measured:
                 self._write_timing()
                 self._write_status("running")
-            yield Progress(self.step, float(snapshot.losses.mean()), self.scores)
+            yield Progress(self.step, float(snapshot.losses.mean()), self.row)
             if self.request.requested():
                 break
             started = time.monotonic()
@@ -175,7 +170,7 @@ class _Run:
             state = replace_arrays(state, arrays, f"step {newest.step} of {self.directory.path}")
             self.step, self.metrics = newest.step, newest.texts[METRICS]
             self.saved_step = self.step
-            self.scores = _scores_of_last_row(self.metrics)
+            self.row = json.loads(self.metrics.splitlines()[-1]) if self.metrics else {}
             if self.step < self.num_steps:
                 self.say(f"going on from step {self.step}")
         self.entered = True
@@ -219,9 +214,6 @@ class _Run:
             )
         return None
 
-    def _batches(self) -> dict[Split, Episode]:
-        return {split: episodes for split, (_, episodes) in evaluation_episodes(self.config, self.teacher).items()}
-
     def _may_leave(self) -> AbstractContextManager[None]:
         """Where nothing has changed since the last checkpoint, a signal need not wait."""
         if self.saved_step != self.step:
@@ -235,17 +227,15 @@ class _Run:
     def _measure(self) -> bool:
         """Add a row of metrics, unless a signal comes first: the row is then made when the run goes on."""
         started = time.monotonic()
-        scores: dict[Split, Score] = {}
-        with self._may_leave():
-            for split, episodes in self.batches.items():
-                if self.request.requested():
-                    return False
-                scores[split] = score_model(self.config, self.state.model, episodes)
         loss = float(np.mean(self.losses, dtype=np.float64)) if len(self.losses) else None
         row: dict[str, Any] = {"step": self.step, "loss": loss}
-        row |= {split: {name: _finite(value) for name, value in s._asdict().items()} for split, s in scores.items()}
+        with self._may_leave():
+            for name, value in measurements(self.config, self.state.model, self.examination):
+                row[name] = value
+                if self.request.requested():
+                    return False
         self.metrics += self.directory.append_metrics(row)
-        self.losses, self.scores = np.zeros(0, np.float32), scores
+        self.losses, self.row = np.zeros(0, np.float32), row
         self.seconds["measure"] += time.monotonic() - started
         return True
 
@@ -270,22 +260,11 @@ class _Run:
         self.directory.write_status(state, self.step, self.num_steps, error)
 
     def _progress(self) -> Progress:
-        return Progress(self.step, None, self.scores)
+        return Progress(self.step, None, self.row)
 
 
 def _last_step(metrics: str) -> int | None:
     return json.loads(metrics.splitlines()[-1])["step"] if metrics else None
-
-
-def _scores_of_last_row(metrics: str) -> dict[Split, Score]:
-    row = json.loads(metrics.splitlines()[-1]) if metrics else {}
-    read = {split: {k: nan if v is None else v for k, v in row[split].items()} for split in EVAL_SPLITS if split in row}
-    return {split: Score(**values) for split, values in read.items()}
-
-
-def _finite(value: float) -> float | None:
-    """JSON has no other word for it: with a single context pair, for one, there is no variance to divide by."""
-    return value if isfinite(value) else None
 
 
 def _differences(old: Any, new: Any, prefix: str = "") -> dict[str, tuple[Any, Any]]:

@@ -1,4 +1,7 @@
-"""A model's predictions for many episodes, in chunks that bound the memory."""
+"""Many episodes through a model, in chunks that bound the memory."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -6,27 +9,40 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from recombine.config import ComputeConfig
-from recombine.model.batch import PLAIN, predict_batch
+from recombine.model.batch import PLAIN, given_latent, read_batch
 from recombine.model.build import Model
+from recombine.model.output import Reading
 from recombine.task.episode import Episode
+
+T = TypeVar("T")
 
 CHUNK = 500  # divides the paper's 16,000 episodes
 CHUNK_TOKENS = 16_384
 
 
-@eqx.filter_jit
 def predict(model: Model, episodes: Episode, compute: ComputeConfig = PLAIN) -> Float[Array, "E"]:
     """The predicted query label of every episode."""
+    return read(model, episodes, compute).y
 
-    def predict_chunk(inputs: tuple[Array, Array, Array]) -> Float[Array, "B"]:
-        return predict_batch(model, *inputs, compute)
 
-    inputs = (episodes.context_x, episodes.context_y, episodes.query_x)
-    total, length = episodes.context_y.shape[0], episodes.context_y.shape[1] + 1
+@eqx.filter_jit
+def read(model: Model, episodes: Episode, compute: ComputeConfig = PLAIN) -> Reading:
+    """For every episode, the prediction and what the last token went through."""
+
+    def read_chunk(inputs: tuple[Array, Array, Array]) -> Reading:
+        return read_batch(model, *inputs, compute)
+
+    return in_chunks(read_chunk, episodes.shown(given_latent(model)))
+
+
+def in_chunks(function: Callable[[Any], T], inputs: tuple[Array, ...]) -> T:
+    """A function of a batch, on chunks of the inputs one after the other; the first input is context_x."""
+    total, length = len(inputs[0]), inputs[0].shape[1] + 1
     size = min(total, CHUNK, max(1, CHUNK_TOKENS // length))
     whole = total - total % size
     chunks = jax.tree.map(lambda array: array[:whole].reshape(-1, size, *array.shape[1:]), inputs)
-    predicted = jax.lax.map(predict_chunk, chunks).reshape(whole)
+    results = jax.tree.map(lambda array: array.reshape(whole, *array.shape[2:]), jax.lax.map(function, chunks))
     if whole == total:
-        return predicted
-    return jnp.concatenate([predicted, predict_chunk(jax.tree.map(lambda array: array[whole:], inputs))])
+        return results
+    rest = function(jax.tree.map(lambda array: array[whole:], inputs))
+    return jax.tree.map(lambda first, last: jnp.concatenate([first, last]), results, rest)

@@ -5,6 +5,7 @@ that it is averaged. A mean of per-episode ratios has no finite mean (its denomi
 sums are pooled over the episodes before they are divided.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from recombine.errors import InputError
 from recombine.task.episode import Episode
+from recombine.task.mask import Mask, format_mask
 
 
 class Score(NamedTuple):
@@ -25,6 +27,31 @@ class Score(NamedTuple):
     """The other reading: the denominator is each context's variance of y, summed over episodes."""
     mse: float
     """The mean squared error, which is the training loss."""
+
+
+class MaskScore(NamedTuple):
+    """The part of a score that the tasks of one mask make. Scores of several masks pool by their episodes."""
+
+    episodes: int
+    r2: float
+    mse: float
+    spread: float
+    """The mean of (y − ȳ_context)²: r2 = 1 − mse / spread."""
+
+
+def score_by_mask(prediction: ArrayLike, episodes: Episode, masks: Sequence[Mask]) -> dict[str, MaskScore]:
+    """{'110000': …}: the masks are those the episodes' mask_index points into; one without an episode is left out."""
+    predicted, query_y = np.asarray(prediction, np.float64), np.asarray(episodes.query_y, np.float64)
+    mean = np.asarray(episodes.context_y, np.float64).mean(axis=-1)
+    index = np.asarray(episodes.mask_index)
+    scores = {}
+    for i, mask in enumerate(masks):
+        here = index == i
+        if here.any():
+            mse, spread = np.mean((query_y - predicted)[here] ** 2), np.mean((query_y - mean)[here] ** 2)
+            r2 = 1 - mse / spread if spread > 0 else float("nan")
+            scores[format_mask(mask)] = MaskScore(int(here.sum()), float(r2), float(mse), float(spread))
+    return scores
 
 
 def score(prediction: ArrayLike, episodes: Episode) -> Score:

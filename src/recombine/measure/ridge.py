@@ -4,20 +4,23 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 
 class Ridge(NamedTuple):
     """x ↦ x weights + intercept."""
 
-    weights: Float[Array, "features targets"]
-    intercept: Float[Array, "targets"]
+    weights: Float[Array | np.ndarray, "features targets"]
+    intercept: Float[Array | np.ndarray, "targets"]
 
     def __call__(self, x: Float[Array, "... features"]) -> Float[Array, "... targets"]:
         return x @ self.weights + self.intercept
 
 
-def fit_ridge(x: Float[Array, "samples features"], y: Float[Array, "samples targets"], strength: float) -> Ridge:
+def fit_ridge(
+    x: Float[Array, "samples features"], y: Float[Array, "samples targets"], strength: float | Float[Array, ""]
+) -> Ridge:
     """argmin ‖y − x w − b‖² + strength ‖w‖², the intercept b unpenalised.
 
     Data and targets are centred, and (xᵀx + strength I) w = xᵀy is solved by Cholesky; the matrix is positive

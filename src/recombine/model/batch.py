@@ -1,4 +1,4 @@
-"""Predictions for a batch of episodes, by the plain path or the fast one."""
+"""A batch of episodes through a model, by the plain path or the fast one."""
 
 from typing import TypeVar
 
@@ -9,7 +9,8 @@ from jaxtyping import Array, Float
 
 from recombine.config import ComputeConfig
 from recombine.model.build import Model
-from recombine.model.fast import fast_predict
+from recombine.model.fast import fast_read
+from recombine.model.output import Reading
 from recombine.model.trunk import TrunkModel
 
 PLAIN = ComputeConfig(path="plain")
@@ -25,16 +26,33 @@ def predict_batch(
     compute: ComputeConfig = PLAIN,
 ) -> Float[Array, "B"]:
     """The predicted query labels, in the inputs' own precision."""
+    return read_batch(model, context_x, context_y, query_x, compute).y
+
+
+def read_batch(
+    model: Model,
+    context_x: Float[Array, "B context d"],
+    context_y: Float[Array, "B context"],
+    query_x: Float[Array, "B d"],
+    compute: ComputeConfig = PLAIN,
+) -> Reading:
+    """The predictions, and what the last token went through; the compiler drops what is not asked for."""
     inputs = (context_x, context_y, query_x)
     if compute.precision == "bfloat16":
         model, inputs = _to_bfloat16(model), _to_bfloat16(inputs)
     # On accelerators a float32 product is by default not one.
     with jax.default_matmul_precision("highest" if compute.precision == "float32" else "default"):
         if compute.path == "fast" and isinstance(model, TrunkModel):
-            y = fast_predict(model, *inputs)
+            reading = fast_read(model, *inputs)
         else:
-            y = jax.vmap(model)(*inputs).y
-    return y.astype(context_y.dtype)
+            y, trace = jax.vmap(model)(*inputs)
+            reading = Reading(y, None if trace.residual is None else trace.residual[:, :, -1], trace.latent)
+    return jax.tree.map(lambda array: array.astype(context_y.dtype), reading)
+
+
+def given_latent(model: Model) -> bool:
+    """Whether the model is to be shown the true latent."""
+    return bool(getattr(model, "given_latent", False))
 
 
 def _to_bfloat16(tree: T) -> T:

@@ -6,9 +6,10 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float, Key
 
-from recombine.config import Config, HypertransformerConfig, TransformerConfig
+from recombine.config import Config, HypertransformerConfig, OwnModelConfig, TransformerConfig
 from recombine.model.hypertransformer import Hypertransformer
 from recombine.model.output import Output
+from recombine.model.own import build_own
 from recombine.model.transformer import Transformer
 
 
@@ -24,13 +25,15 @@ class Model(Protocol):
     ) -> Output: ...
 
 
-def build_model(config: Config, *, key: Key[Array, ""]) -> Transformer | Hypertransformer:
+def build_model(config: Config, *, key: Key[Array, ""]) -> Model:
     """The model a configuration describes, freshly initialised."""
     match config.model:
         case TransformerConfig():
             return Transformer(config, key=key)
         case HypertransformerConfig():
             return Hypertransformer(config, key=key)
+        case OwnModelConfig():
+            return build_own(config, key=key)
 
 
 def count_parameters(model: object) -> int:

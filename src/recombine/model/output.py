@@ -17,6 +17,15 @@ class Trace(eqx.Module):
     """The inferred task code ẑ."""
 
 
+class Reading(NamedTuple):
+    """For a batch of episodes: the predictions, and what was computed on the way, where a model tells."""
+
+    y: Float[Array, "B"]
+    residual: Float[Array, "B points embed"] | None
+    """The residual stream at the last token, which the read-out sees: after the embedding, and after each block."""
+    latent: Float[Array, "B latent"] | None
+
+
 class Output(NamedTuple):
     """The predicted label of the query, and the trace."""
 

@@ -3,6 +3,7 @@
 Paper: Appendix C.3.1 (app:architecture), "Vanilla transformer".
 """
 
+import equinox as eqx
 import jax
 from jaxtyping import Array, Float, Key
 
@@ -17,10 +18,12 @@ class Transformer(TrunkModel):
 
     trunk: Trunk
     readout: Linear
+    given_latent: bool = eqx.field(static=True)
 
     def __init__(self, config: Config, *, key: Key[Array, ""]):
         if not isinstance(config.model, TransformerConfig):
             raise InputError("model.kind", config.model.kind, "Transformer is built from a TransformerConfig")
+        self.given_latent = config.model.given_latent
         trunk_key, readout_key = jax.random.split(key)
         self.trunk = Trunk(config.model, config.task.input_dim, key=trunk_key)
         self.readout = Linear(config.model.embed_dim, 1, key=readout_key)

@@ -1,6 +1,6 @@
 """Tables for the terminal."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
@@ -9,10 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from recombine.task.mask import active_modules, format_mask
+from recombine.task.names import EVAL_SPLITS
 from recombine.task.support import Support
 
 if TYPE_CHECKING:  # it would bring JAX to commands that only print a support
-    from recombine.measure.r2 import Score
+    from recombine.report.verdict import Verdict
 
 MOST_ROWS = 40
 
@@ -39,19 +40,54 @@ def print_support(support: Support) -> None:
 
 
 def print_scores(
-    title: str, models: Mapping[Any, Mapping[Any, "Score"]], references: Mapping[Any, Mapping[Any, "Score"]]
+    title: str, models: Mapping[str, Mapping[str, Any]], references: Mapping[str, Mapping[str, Any]]
 ) -> None:
-    """R² of models and references, a row each, a column per split."""
+    """R² of models and references, a row each, a column per split; the models' values are rows of metrics."""
     console = Console()
     console.print(Text(title))
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    splits = list(next(iter(models.values())))
+    splits = [split for split in EVAL_SPLITS if any(split in row for row in models.values())]
+    decoded = any(row.get("probe") for row in models.values())
     table.add_column("R²")
-    for split in splits:
-        table.add_column(split, justify="right")
+    for name in (*splits, *(["probe"] if decoded else [])):
+        table.add_column(name, justify="right")
     for group in (models, references):
-        for name, scores in group.items():
-            label = Text(name, "" if group is models else "dim")
-            table.add_row(label, *(f"{scores[split].r2:.3f}" for split in splits))
+        for name, row in group.items():
+            cells = [_number(row.get(split, {}).get("r2")) for split in splits]
+            probe = row.get("probe") or {}
+            cells += [_number(probe["ood"][-1] if "ood" in probe else None)] if decoded else []
+            table.add_row(Text(name, "" if group is models else "dim"), *cells)
         table.add_section()
     console.print(table)
+
+
+def print_verdicts(verdicts: Sequence["Verdict"]) -> None:
+    """Each claim with its verdict, and below it what was measured."""
+    console = Console(highlight=False)
+    styles = {"holds": "green", "does not hold": "red", "not enough data": "yellow"}
+    marks = {"holds": "✓", "does not hold": "✗", "not enough data": "?"}
+    for verdict in verdicts:
+        style = styles[verdict.state]
+        line = Text.assemble(
+            (f"{marks[verdict.state]} {verdict.state:<15} ", style),
+            f"{verdict.number}. {verdict.claim} ",
+            (verdict.note, "dim"),
+        )
+        console.print(line)
+        for part in verdict.parts:
+            interval = "" if part.low is None else f" [{_effect(part.low)}, {_effect(part.high)}]"
+            measured = "–" if part.mean is None else f"{_effect(part.mean)}{interval}"
+            sign = "≥" if part.comparison == ">=" else "≤"
+            console.print(
+                Text(f"      {marks[part.state]} {part.statistic}: {measured}, wanted {sign} {part.threshold:g}", "dim")
+            )
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _effect(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.1e}" if 0 < abs(value) < 1e-3 else f"{value:.3f}"

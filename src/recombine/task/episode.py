@@ -11,7 +11,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
 from recombine.task.latent import sample_latent
-from recombine.task.names import Control
 from recombine.task.teacher import Teacher, init_teacher
 
 
@@ -25,16 +24,32 @@ class Episode(eqx.Module):
     latent: Float[Array, "*batch M"]
     mask_index: Int[Array, "*batch"]
 
+    def shown(self, given_latent: bool = False) -> tuple[Array, Array, Array]:
+        """What a model sees: context_x, context_y and query_x; with the latent, one more pair (z, 0) comes first."""
+        if not given_latent:
+            return self.context_x, self.context_y, self.query_x
+        pad = self.query_x.shape[-1] - self.latent.shape[-1]
+        z = jnp.concatenate([self.latent, jnp.zeros_like(self.latent, shape=(*self.latent.shape[:-1], pad))], axis=-1)
+        x = jnp.concatenate([z[..., None, :].astype(self.context_x.dtype), self.context_x], axis=-2)
+        y = jnp.concatenate([jnp.zeros_like(self.context_y[..., :1]), self.context_y], axis=-1)
+        return x, y, self.query_x
+
 
 def sample_input(key: Key[Array, ""], shape: tuple[int, ...]) -> Float[Array, "..."]:
     """x ~ U(−√3, √3): mean 0 and standard deviation 1 in every entry."""
     return jax.random.uniform(key, shape, jnp.float32, minval=-sqrt(3), maxval=sqrt(3))
 
 
-def sample_episode(key: Key[Array, ""], teacher: Teacher, masks: Float[Array, "S M"], length: int) -> Episode:
-    """A mask uniformly from the masks, a latent from the mask, `length` inputs, and their labels."""
+def sample_episode(
+    key: Key[Array, ""],
+    teacher: Teacher,
+    masks: Float[Array, "S M"],
+    length: int,
+    num_masks: int | Int[Array, ""] | None = None,
+) -> Episode:
+    """A mask uniformly from the (first `num_masks`) masks, a latent from it, `length` inputs, and their labels."""
     mask_key, latent_key, input_key = jax.random.split(key, 3)
-    mask_index = jax.random.randint(mask_key, (), 0, len(masks), jnp.int32)
+    mask_index = jax.random.randint(mask_key, (), 0, len(masks) if num_masks is None else num_masks, jnp.int32)
     z = sample_latent(latent_key, masks[mask_index])
     x = sample_input(input_key, (length, teacher.theta.shape[-1]))
     y = teacher.label(z, x)
@@ -48,9 +63,11 @@ def sample_episodes(
     length: int,
     num_episodes: int,
     first: int | Int[Array, ""] = 0,
+    num_masks: int | Int[Array, ""] | None = None,
 ) -> Episode:
     """The episodes `first`, `first` + 1, …. Episode i depends on the key and on i alone, however a batch is cut."""
-    return jax.vmap(lambda key: sample_episode(key, teacher, masks, length))(episode_keys(key, num_episodes, first))
+    keys = episode_keys(key, num_episodes, first)
+    return jax.vmap(lambda key: sample_episode(key, teacher, masks, length, num_masks))(keys)
 
 
 def sample_control_episodes(
@@ -59,7 +76,8 @@ def sample_control_episodes(
     masks: Float[Array, "S M"],
     length: int,
     num_episodes: int,
-    control: Control = "teacher",
+    keep_readout: bool = False,
+    num_masks: int | Int[Array, ""] | None = None,
 ) -> tuple[Teacher, Episode]:
     """A batch of unstructured tasks: each by a teacher of its own, which is returned too (leading axis on θ and a).
 
@@ -70,9 +88,9 @@ def sample_control_episodes(
     def sample(key: Key[Array, ""]) -> tuple[Teacher, Episode]:
         teacher_key, episode_key = jax.random.split(key)
         fresh = init_teacher(teacher_key, num_modules, input_dim, hidden_dim)
-        if control == "modules":
+        if keep_readout:
             fresh = Teacher(fresh.theta, teacher.a)
-        return fresh, sample_episode(episode_key, fresh, masks, length)
+        return fresh, sample_episode(episode_key, fresh, masks, length, num_masks)
 
     return jax.vmap(sample)(episode_keys(key, num_episodes))
 

@@ -1,9 +1,9 @@
-"""The names of splits and controls, without JAX."""
+"""The names of the splits, without JAX."""
 
 from typing import Literal, get_args
 
-Split = Literal["train", "in_dist", "ood", "control"]
-EVAL_SPLITS: tuple[Split, ...] = get_args(Split)[1:]
+Split = Literal["train", "in_dist", "ood", "control", "control_modules"]
+"""control: a fresh teacher for each episode. control_modules: fresh modules θ, the readout `a` kept."""
 
-Control = Literal["teacher", "modules"]
-"""What the control draws afresh for each episode: the whole teacher, or θ alone with the readout `a` kept."""
+EVAL_SPLITS: tuple[Split, ...] = get_args(Split)[1:]
+CONTROL_SPLITS: tuple[Split, ...] = get_args(Split)[3:]

@@ -1,6 +1,7 @@
 """Splits: where an episode comes from."""
 
-from typing import get_args
+from collections.abc import Sequence
+from typing import NamedTuple, get_args
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -9,13 +10,24 @@ from jaxtyping import Array, Float, Int
 from recombine.checks import check_choice, check_size
 from recombine.stream import Stream, stream_key
 from recombine.task.episode import Episode, sample_control_episodes, sample_episodes
-from recombine.task.names import Control, Split
+from recombine.task.mask import Mask
+from recombine.task.names import CONTROL_SPLITS, Split
 from recombine.task.support import Support
 from recombine.task.teacher import Teacher, check_teacher, init_teacher
 
+MASKS_AT_ONCE = 32
 
-def mask_array(support: Support, split: Split) -> Float[Array, "S M"]:
-    return jnp.asarray(support.masks_of(split), jnp.float32)
+
+class MaskRows(NamedTuple):
+    """Masks as rows, filled up to a multiple of 32 of them: one compiled program does for many sets of masks."""
+
+    rows: Float[Array, "rows M"]
+    count: Int[Array, ""]
+
+
+def mask_rows(masks: Sequence[Mask]) -> MaskRows:
+    filled = [*masks, *[masks[0]] * (-len(masks) % MASKS_AT_ONCE)]
+    return MaskRows(jnp.asarray(filled, jnp.float32), jnp.asarray(len(masks), jnp.int32))
 
 
 def run_teacher(seed: int, support: Support, input_dim: int, hidden_dim: int) -> Teacher:
@@ -32,22 +44,37 @@ def sample_split(
     num_episodes: int,
     *,
     step: int | Int[Array, ""] = 0,
-    control: Control = "teacher",
 ) -> tuple[Teacher, Episode]:
-    """A batch of a split's episodes, and the teacher that labels them (for `control`, one per episode)."""
+    """A batch of a split's episodes, and the teacher that labels them (for the controls, one per episode)."""
     check_choice("split", split, *get_args(Split))
+    if split not in CONTROL_SPLITS:
+        masks = support.masks_of(split)
+        return teacher, sample_masks(seed, Stream[split], teacher, masks, length, num_episodes, step=step)
     check_size("length", length, least=2)
-    key = stream_key(seed, Stream[split], step)
-    masks = mask_array(support, split)
-    check_teacher(teacher, support.masks_of(split))
-    if split == "control":
-        return _jit_control(key, teacher, masks, length, num_episodes, control)
-    return teacher, _jit_episodes(key, teacher, masks, length, num_episodes)
+    key, masks = stream_key(seed, Stream[split], step), mask_rows(support.masks_of(split))
+    return _jit_control(key, teacher, masks.rows, length, num_episodes, split == "control_modules", masks.count)
+
+
+def sample_masks(
+    seed: int,
+    stream: Stream,
+    teacher: Teacher,
+    masks: Sequence[Mask],
+    length: int,
+    num_episodes: int,
+    *,
+    step: int | Int[Array, ""] = 0,
+) -> Episode:
+    """A batch of episodes of any masks, from a stream."""
+    check_size("length", length, least=2)
+    check_teacher(teacher, masks)
+    key, (rows, count) = stream_key(seed, stream, step), mask_rows(masks)
+    return _jit_episodes(key, teacher, rows, length, num_episodes, 0, count)
 
 
 def teacher_axis(split: Split) -> int | None:
     """The `vmap` axis of the teacher that `sample_split` returns."""
-    return 0 if split == "control" else None
+    return 0 if split in CONTROL_SPLITS else None
 
 
 _jit_teacher = eqx.filter_jit(init_teacher)

@@ -3,6 +3,7 @@
 Paper: Appendix C.1 (app:task_generation).
 """
 
+from collections.abc import Sequence
 from math import sqrt
 
 import equinox as eqx
@@ -50,7 +51,7 @@ def init_teacher(key: Key[Array, ""], num_modules: int, input_dim: int, hidden_d
     return Teacher(theta / sqrt(num_modules), a / sqrt(hidden_dim))
 
 
-def check_teacher(teacher: Teacher, masks: tuple[Mask, ...]) -> None:
+def check_teacher(teacher: Teacher, masks: Sequence[Mask]) -> None:
     """Refuse a teacher with non-finite entries, or with a mask whose modules are all 0.
 
     W(z) would then have operator norm 0 and nothing to normalise to, for every task of that mask. If any of a mask's

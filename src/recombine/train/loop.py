@@ -13,8 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from recombine.config import Config
 from recombine.errors import InputError
-from recombine.task.teacher import Teacher
-from recombine.train.step import State, compiled_part, train_step
+from recombine.train.step import State, Tasks, compiled_part, train_step
 
 # A dispatch runs as many steps as take about this long, so that a signal need not wait longer for its answer.
 SECONDS_PER_DISPATCH = 0.5
@@ -44,7 +43,7 @@ class Steps(NamedTuple):
 
 def train(
     config: Config,
-    teacher: Teacher,
+    tasks: Tasks,
     state: State,
     step: int,
     every: int,
@@ -65,7 +64,7 @@ def train(
     while step < last:
         count = min(per_dispatch, last - step, every - step % every)
         started = time.monotonic()
-        steps = run_steps(static, seed, teacher, state, jnp.asarray(step), jnp.asarray(count), devices)
+        steps = run_steps(static, seed, tasks, state, jnp.asarray(step), jnp.asarray(count), devices)
         done, losses = int(steps.done), np.asarray(steps.losses)
         per_dispatch = _next_count(count, time.monotonic() - started, first=per_dispatch == 1)
         step, state = step + done, steps.state
@@ -100,13 +99,13 @@ def _next_count(count: int, seconds: float, first: bool) -> int:
 def many_steps(
     config: Config,
     seed: UInt32[Array, ""],
-    teacher: Teacher,
+    tasks: Tasks,
     state: State,
     start: Int[Array, ""],
     count: Int[Array, ""],
     devices: int = 1,
 ) -> Steps:
-    """`count` steps, or fewer if one is not finite. Pure; `jax.vmap` over seed, teacher and state trains many seeds."""
+    """`count` steps, or fewer if one is not finite. Pure; `jax.vmap` over seed, tasks and state trains many seeds."""
     arrays, rest = eqx.partition(state, eqx.is_array)
 
     def going(carry: tuple) -> Bool[Array, ""]:
@@ -115,7 +114,7 @@ def many_steps(
 
     def step(carry: tuple) -> tuple:
         done, arrays, losses, _ = carry
-        result = train_step(config, seed, teacher, eqx.combine(arrays, rest), start + done, devices)
+        result = train_step(config, seed, tasks, eqx.combine(arrays, rest), start + done, devices)
         arrays = eqx.filter(result.state, eqx.is_array)
         return done + result.finite, arrays, losses.at[done].set(result.loss), result.finite
 
@@ -129,7 +128,7 @@ def many_steps(
 def run_steps(
     config: Config,
     seed: UInt32[Array, ""],
-    teacher: Teacher,
+    tasks: Tasks,
     state: State,
     start: Int[Array, ""],
     count: Int[Array, ""],
@@ -137,15 +136,15 @@ def run_steps(
 ) -> Steps:
     """`many_steps` in one dispatch, each device with its share of the batch."""
     if devices == 1:
-        return many_steps(config, seed, teacher, state, start, count)
+        return many_steps(config, seed, tasks, state, start, count)
     arrays, rest = eqx.partition(state, eqx.is_array)
 
-    def share(seed, teacher, arrays, start, count):
-        steps = many_steps(config, seed, teacher, eqx.combine(arrays, rest), start, count, devices)
+    def share(seed, tasks, arrays, start, count):
+        steps = many_steps(config, seed, tasks, eqx.combine(arrays, rest), start, count, devices)
         return steps._replace(state=eqx.filter(steps.state, eqx.is_array))
 
     # Every device ends with the same state: the averaged gradient is the same on each. JAX cannot check that.
     everywhere = PartitionSpec()
     sharded = jax.shard_map(share, mesh=_mesh(devices), in_specs=everywhere, out_specs=everywhere, check_vma=False)
-    steps = sharded(seed, teacher, arrays, start, count)
+    steps = sharded(seed, tasks, arrays, start, count)
     return steps._replace(state=eqx.combine(steps.state, rest))

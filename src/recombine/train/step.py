@@ -14,17 +14,21 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from recombine.config import ComputeConfig, Config, MeasureConfig
-from recombine.model.batch import PLAIN, predict_batch
+from recombine.model.batch import PLAIN, given_latent, predict_batch
 from recombine.model.build import Model, build_model
+from recombine.model.trunk import TrunkModel
 from recombine.stream import Stream, stream_key
 from recombine.task.episode import Episode, sample_episodes
-from recombine.task.split import mask_array, run_teacher
+from recombine.task.split import MaskRows, mask_rows, run_teacher
+from recombine.task.support import Support
 from recombine.task.teacher import Teacher
 from recombine.train.optimizer import make_optimizer
 
-# On a CPU the passes go through the batch in pieces of about this many tokens, whose intermediate results stay in
-# the cache: 1.1 times as fast as all at once, and a fraction of the memory. Accelerators take the batch whole.
-TOKENS_AT_ONCE = 2048
+# On a CPU the passes go through the batch in pieces of about this many numbers of the residual stream (1,024 of the
+# transformer's tokens), whose intermediate results stay in the cache: faster than all at once, and a fraction of the
+# memory. Accelerators take the batch whole.
+NUMBERS_AT_ONCE = 2**17
+USUAL_WIDTH = 64  # of a model that does not tell
 
 
 class State(NamedTuple):
@@ -49,27 +53,41 @@ def config_teacher(config: Config) -> Teacher:
     return run_teacher(seed, task.support, task.input_dim, task.hidden_dim)
 
 
+class Tasks(NamedTuple):
+    """What the training episodes are drawn from."""
+
+    teacher: Teacher
+    masks: MaskRows
+
+
+def config_tasks(config: Config) -> Tasks:
+    return Tasks(config_teacher(config), mask_rows(config.task.support.masks))
+
+
 def compiled_part(config: Config) -> Config:
-    """The configuration with all that a compiled step does not depend on put to its default: one program for all."""
-    return replace(config, seed=0, teacher_seed=None, measure=MeasureConfig())
+    """The configuration without all that a compiled step does not depend on: one program for all seeds and supports."""
+    any_masks = Support("", ((1,) * config.task.num_modules,), ())
+    task = replace(config.task, support=any_masks)
+    return replace(config, seed=0, teacher_seed=None, measure=MeasureConfig(), task=task)
 
 
 def init_state(config: Config) -> State:
     # Compiled as a whole: drawing the arrays one by one compiles each of them.
-    model = eqx.filter_jit(build_model)(compiled_part(config), key=stream_key(config.seed, Stream.init))
+    static = replace(config, seed=0, teacher_seed=None)
+    model = eqx.filter_jit(build_model)(static, key=stream_key(config.seed, Stream.init))
     return State(model, make_optimizer(config.optimizer).init(eqx.filter(model, eqx.is_inexact_array)))
 
 
 def query_loss(model: Model, episodes: Episode, compute: ComputeConfig = PLAIN) -> Float[Array, ""]:
     """The mean squared error of the predicted query labels."""
-    y = predict_batch(model, episodes.context_x, episodes.context_y, episodes.query_x, compute)
+    y = predict_batch(model, *episodes.shown(given_latent(model)), compute)
     return jnp.mean((y - episodes.query_y) ** 2)
 
 
 def train_step(
     config: Config,
     seed: UInt32[Array, ""],
-    teacher: Teacher,
+    tasks: Tasks,
     state: State,
     step: Int[Array, ""],
     devices: int = 1,
@@ -82,8 +100,8 @@ def train_step(
     share = config.optimizer.batch_size // devices
     first = jax.lax.axis_index("batch") * share if devices > 1 else 0
     key = stream_key(seed, Stream.train, step)
-    masks = mask_array(config.task.support, "train")
-    episodes = sample_episodes(key, teacher, masks, config.task.episode_length, share, first)
+    (rows, count), length = tasks.masks, config.task.episode_length
+    episodes = sample_episodes(key, tasks.teacher, rows, length, share, first, count)
     loss, gradient = _loss_and_gradient(config, state.model, episodes)
     if devices > 1:
         flat, unflatten = ravel_pytree((loss, gradient))  # one exchange between the devices, not one per parameter
@@ -102,7 +120,8 @@ def train_step(
 def _loss_and_gradient(config: Config, model: Model, episodes: Episode) -> tuple[Float[Array, ""], optax.Updates]:
     """Over the batch, in pieces of equal size."""
     loss_and_gradient = eqx.filter_value_and_grad(query_loss)
-    num_pieces = _num_pieces(len(episodes.query_y), config.task.episode_length)
+    width = model.trunk.embedding.weight.shape[1] if isinstance(model, TrunkModel) else USUAL_WIDTH
+    num_pieces = _num_pieces(len(episodes.query_y), config.task.episode_length * width)
     if num_pieces == 1:
         return loss_and_gradient(model, episodes, config.compute)
     pieces = jax.tree.map(lambda array: array.reshape(num_pieces, -1, *array.shape[1:]), episodes)
@@ -115,10 +134,10 @@ def _loss_and_gradient(config: Config, model: Model, episodes: Episode) -> tuple
     return jax.tree.map(lambda sum_: sum_ / num_pieces, total)
 
 
-def _num_pieces(num_episodes: int, episode_length: int) -> int:
+def _num_pieces(num_episodes: int, episode_size: int) -> int:
     if jax.default_backend() != "cpu":
         return 1
-    most = max(1, TOKENS_AT_ONCE // episode_length)
+    most = max(1, NUMBERS_AT_ONCE // episode_size)
     pieces = next(n for n in range(1, num_episodes + 1) if num_episodes % n == 0 and num_episodes // n <= most)
     # A prime number of episodes has no pieces but single ones, which cost more than they save.
     return pieces if pieces == 1 or 4 * (num_episodes // pieces) >= most else 1

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from recombine.config import Config, HypertransformerConfig, ModelKind
+from recombine.config import MODEL_CONFIGS, Config, HypertransformerConfig, ModelKind, OwnModelConfig
 from recombine.errors import InputError
 
 Stepper = Callable[[int], float]
@@ -45,6 +45,8 @@ class Job:
     def from_config(cls, config: Config) -> "Job":
         """The job of a run. What the peers do not do is refused, except the position bias: they have none."""
         task, model, optimizer = config.task, config.model, config.optimizer
+        if isinstance(model, OwnModelConfig):
+            raise InputError("model.kind", model.kind, f"the peers are {' and '.join(MODEL_CONFIGS)}")
         hyper = isinstance(model, HypertransformerConfig)
         _refuse("model.causal", model.causal, False)
         _refuse("model.scale_scores", model.scale_scores, True)

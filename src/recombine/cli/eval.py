@@ -1,0 +1,81 @@
+"""`recombine eval`: the scorecard of a run."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from recombine.cli.printing import note, print_json
+from recombine.errors import InputError
+
+if TYPE_CHECKING:
+    from recombine.experiment.interrupt import StopRequest
+
+
+@dataclass(frozen=True)
+class Eval:
+    """The scorecard of runs: R² by split and mask, the probe by layer, more modules, interventions, references."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Run directories."""
+    model: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
+    """package.module:Class, for runs of a model of your own."""
+    threads: int | None = None
+    """Threads; all cores where it is not given."""
+    json: bool = False
+    """Print JSON."""
+
+    def run(self) -> None:
+        if not self.runs:
+            raise InputError("runs", "", "name at least one run directory")
+        from recombine.experiment.machine import prepare
+        from recombine.experiment.rundir import CONFIG
+
+        for path in self.runs:
+            if not (path / CONFIG).is_file():
+                raise InputError("runs", str(path), f"not a run directory: it has no {CONFIG}")
+        prepare(self.threads)
+        from recombine.experiment.interrupt import run_interruptibly
+        from recombine.experiment.trained import load_trained
+        from recombine.model.own import import_model
+        from recombine.report.card import print_card
+
+        if self.model:
+            import_model(self.model)
+        for path in self.runs:
+            load_trained(path)  # every run can be read before the first is measured
+
+        def examine(request: "StopRequest") -> dict[str, Any]:
+            with request.may_leave(lambda: None):
+                return {str(path): scorecard(path) for path in self.runs}
+
+        cards = run_interruptibly(examine, note)
+        if self.json:
+            print_json(cards if len(cards) > 1 else next(iter(cards.values())))
+            return
+        for path, card in cards.items():
+            print_card(path, card)
+
+
+def scorecard(path: Path) -> dict[str, Any]:
+    """All that is measured of a run's newest checkpoint; what is stored already is not measured again."""
+    from recombine.experiment.evaluate import examination, measurements
+    from recombine.experiment.reference import REFERENCES_DIRECTORY, store_references
+    from recombine.experiment.trained import load_trained
+    from recombine.experiment.worker import store_scorecard
+    from recombine.report.collect import read_run
+    from recombine.train.step import config_teacher
+
+    config, model, step = load_trained(path)
+    run = read_run(path)
+    row = next((row for row in reversed(run.rows) if row["step"] == step), None)
+    if row is None:  # the newest checkpoint lies between two measurements
+        note(f"{path}: measuring at step {step}")
+        row = dict(measurements(config, model, examination(config, config_teacher(config))))
+    note(f"{path}: examining")
+    card = store_scorecard(path)
+    references = store_references(path.parent / REFERENCES_DIRECTORY, config)
+    scores = {name: value for name, value in row.items() if name not in ("step", "loss")}
+    head = {"model": run.model, "support": run.support, "seed": run.seed, "step": step, "num_steps": run.num_steps}
+    return head | scores | {k: v for k, v in card.items() if k not in ("format", "step")} | {"references": references}

@@ -1,0 +1,86 @@
+"""The catalog: which runs make which panel of the paper's figures."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from recombine import paper
+from recombine.config import MODEL_CONFIGS, Config, OwnModelConfig
+from recombine.config_file import override
+from recombine.errors import InputError
+from recombine.preset import Preset, preset_config
+
+BOTTLENECK = "recombine.model.bottleneck:Bottleneck"
+OWN = "own"  # the table of changes to the user's own model
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One run, and the panels it is for."""
+
+    config: Config
+    panels: str
+
+    @property
+    def name(self) -> str:
+        """The name of the run's directory."""
+        return f"{self.config.model.label}-{self.config.task.support.name}-seed{self.config.seed}"
+
+
+def catalog(
+    preset: Preset, changes: Mapping[str, Any], seeds: Sequence[int], own: OwnModelConfig | None = None
+) -> list[Entry]:
+    """The runs of a reproduction, in the order in which they are worth most.
+
+    First both models on the main support (panels A, B, C and the appendix), for every seed; then on the connected and
+    the disconnected one (panel D); then what answers the question behind them: the transformer that is given the
+    latent, and the bottleneck without a hypernetwork. A model of one's own goes with the paper's two.
+    """
+    configs = {kind: _config(preset, kind, changes) for kind in MODEL_CONFIGS}
+    models = [*configs.values(), *([_own_config(preset, own, changes)] if own else [])]
+    support = configs["transformer"].task.support
+    entries = [Entry(model, "A B C appendix") for model in models]
+    if support.name == paper.DEFAULT_SUPPORT:  # on a support of one's own there is no panel D
+        for name in ("connected", "disconnected"):
+            entries += [Entry(override(model, {"task": {"support": name}}), "D") for model in models]
+    hyper = configs["hypertransformer"]
+    if support.num_modules <= hyper.task.input_dim:
+        entries.append(Entry(override(configs["transformer"], {"model": {"given_latent": True}}), "interventions"))
+    if own is None or own.kind != BOTTLENECK:
+        options = tuple(asdict(hyper.model).items())
+        entries.append(Entry(replace(hyper, model=OwnModelConfig(BOTTLENECK, options)), "bottleneck"))
+    ranks = list(dict.fromkeys(entry.panels for entry in entries))
+    return [
+        replace(entry, config=replace(entry.config, seed=seed))
+        for panels in ranks
+        for seed in seeds
+        for entry in entries
+        if entry.panels == panels
+    ]
+
+
+def _config(preset: Preset, kind: str, changes: Mapping[str, Any]) -> Config:
+    """The preset, then the changes to all models, then those under a model's own name."""
+    shared = {name: value for name, value in changes.items() if name not in (*MODEL_CONFIGS, OWN)}
+    _refuse_kind("model.kind", shared)
+    own = changes.get(kind, {})
+    if not isinstance(own, Mapping):
+        raise InputError(kind, own, f"a table of changes to the {kind} alone, such as [{kind}.model]")
+    if only := sorted(own.keys() - {"model", "optimizer"}):
+        raise InputError(f"{kind}.{only[0]}", own[only[0]], "the models share it; only model and optimizer differ")
+    _refuse_kind(f"{kind}.model.kind", own)
+    return override(override(preset_config(preset, kind), shared), own)
+
+
+def _own_config(preset: Preset, own: OwnModelConfig, changes: Mapping[str, Any]) -> Config:
+    shared = {name: value for name, value in changes.items() if name not in (*MODEL_CONFIGS, OWN, "model")}
+    config = override(override(preset_config(preset, own.kind), shared), changes.get(OWN, {}))
+    if own.kind == BOTTLENECK and not dict(getattr(config.model, "options", ())):
+        hyper = _config(preset, "hypertransformer", changes)
+        return replace(hyper, model=OwnModelConfig(BOTTLENECK, tuple(asdict(hyper.model).items())))
+    return config
+
+
+def _refuse_kind(field: str, changes: Mapping[str, Any]) -> None:
+    if isinstance(model := changes.get("model"), Mapping) and "kind" in model:
+        raise InputError(field, model["kind"], "the catalog says which models are trained; leave it out")

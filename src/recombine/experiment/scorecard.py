@@ -1,0 +1,123 @@
+"""What is measured of a finished run besides its metrics: more active modules, module recovery, interventions."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from recombine.config import Config
+from recombine.errors import InputError
+from recombine.experiment.evaluate import evaluation_episodes, evaluation_splits, finite, probe_episodes, read_episodes
+from recombine.files import NotAFile, read_file, replace_file
+from recombine.measure.intervene import intervene_on_latent, intervene_on_subspace
+from recombine.measure.modules import Recovered, fit_map, recover_modules, scaled_latent
+from recombine.measure.probe import fit_probe
+from recombine.measure.r2 import score
+from recombine.model.build import Model, count_parameters
+from recombine.model.trunk import TrunkModel
+from recombine.stream import Stream, stream_key
+from recombine.task.episode import Episode, sample_input
+from recombine.task.mask import format_mask, k_hot_masks
+from recombine.task.names import CONTROL_SPLITS
+from recombine.task.split import sample_masks
+from recombine.task.teacher import Teacher
+from recombine.train.step import config_teacher
+
+SCORECARD = "scorecard.json"
+FORMAT = 1
+LARGEST = 1 << 24
+NUM_INPUTS = 4_000  # on which modules are compared
+MOST_ACTIVE = 12  # modules; beyond, the number of masks of k of them is no longer a number of tasks
+
+
+def make_scorecard(config: Config, model: Model, step: int) -> dict[str, Any]:
+    """All of it, as it is stored."""
+    teacher = config_teacher(config)
+    card: dict[str, Any] = {"format": FORMAT, "step": step, "num_parameters": count_parameters(model)}
+    card["active_modules"] = {
+        str(k): finite(score(read_episodes(config, model, episodes).y, episodes)._asdict())
+        for k, episodes in active_modules_episodes(config, teacher)
+    }
+    fitted_on = probe_episodes(config, teacher)
+    reading = read_episodes(config, model, fitted_on)
+    splits = {
+        s: evaluation_episodes(config, teacher, s)[1] for s in evaluation_splits(config) if s not in CONTROL_SPLITS
+    }
+    card["modules"] = card["interventions"] = None
+    if reading.latent is not None and hasattr(model, "execute"):
+        executes: Any = model
+        v = scaled_latent(teacher, fitted_on.latent)
+        A = fit_map(v, reading.latent)
+        x = sample_input(stream_key(config.seed, Stream.modules), (NUM_INPUTS, config.task.input_dim))
+        recovery = recover_modules(executes, teacher, v, reading.latent, x)
+        card["modules"] = {
+            "map_r2": recovery.map_r2,
+            "single": [{"module": i} | _recovered(config, entry) for i, entry in enumerate(recovery.single, start=1)],
+            "pairs": [_recovered(config, entry) for entry in recovery.pairs],
+        }
+        card["interventions"] = {"kind": "latent"} | {
+            split: finite(
+                intervene_on_latent(
+                    executes,
+                    teacher,
+                    episodes,
+                    read_episodes(config, model, episodes),
+                    scaled_latent(teacher, episodes.latent),
+                    A,
+                )._asdict()
+            )
+            for split, episodes in splits.items()
+        }
+    elif isinstance(model, TrunkModel) and (probe := fit_probe(reading, fitted_on.latent)) is not None:
+        readings = {split: read_episodes(config, model, episodes) for split, episodes in splits.items()}
+        points = []
+        for point, fit in enumerate(probe.residual[1:], start=1):
+            key = stream_key(config.seed, Stream.intervene, point)
+            points.append(
+                {"point": point}
+                | {
+                    split: finite(intervene_on_subspace(model, episodes, readings[split], fit, point, key)._asdict())
+                    for split, episodes in splits.items()
+                }
+            )
+        card["interventions"] = {"kind": "subspace", "points": points}
+    return card
+
+
+def active_modules_episodes(config: Config, teacher: Teacher) -> Iterator[tuple[int, Episode]]:
+    """Tasks of k active modules, all masks of k alike, for each k."""
+    task = config.task
+    for k in range(1, min(task.num_modules, MOST_ACTIVE) + 1):
+        masks = k_hot_masks(task.num_modules, k)
+        yield (
+            k,
+            sample_masks(
+                config.seed, Stream.active_modules, teacher, masks, task.episode_length, _fewer(config), step=k
+            ),
+        )
+
+
+def _fewer(config: Config) -> int:
+    """A quarter of the episodes: there are six such sets, and the references score each of them too."""
+    return max(2, config.measure.episodes // 4)
+
+
+def _recovered(config: Config, entry: Recovered) -> dict[str, Any]:
+    values = finite({"r2": entry.r2, "ceiling": entry.ceiling})
+    return {"mask": format_mask(entry.mask), "trained": entry.mask in config.task.support.masks} | values
+
+
+def read_scorecard(run: Path) -> dict[str, Any] | None:
+    """A run's scorecard, or None where there is none yet."""
+    path = run / SCORECARD
+    if not path.exists():
+        return None
+    try:
+        card = json.loads(read_file(path, LARGEST))
+    except (NotAFile, ValueError) as error:
+        raise InputError("scorecard", str(path), f"cannot be read ({error})") from error
+    return card if isinstance(card, dict) and card.get("format") == FORMAT else None
+
+
+def write_scorecard(run: Path, card: dict[str, Any]) -> None:
+    replace_file(run / SCORECARD, (json.dumps(card, indent=1, allow_nan=False) + "\n").encode())

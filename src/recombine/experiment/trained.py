@@ -1,0 +1,45 @@
+"""A trained model, from a run directory."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from recombine.config import Config, OwnModelConfig
+from recombine.config_file import override, parse_toml
+from recombine.errors import InputError
+from recombine.experiment.rundir import CONFIG
+from recombine.model.build import Model
+from recombine.model.weights import replace_arrays
+from recombine.train.checkpoint import DamagedCheckpoint, list_checkpoints, read_checkpoint
+from recombine.train.step import init_state
+
+LOSSES = "losses"
+
+
+class Trained(NamedTuple):
+    """A model, what it was trained with, and for how many steps."""
+
+    config: Config
+    model: Model
+    step: int
+
+
+def load_trained(run: Path) -> Trained:
+    """The newest good checkpoint's model. A user's own class must have been imported by then."""
+    if not (run / CONFIG).is_file():
+        raise InputError("run", str(run), f"not a run directory: it has no {CONFIG}")
+    damage = "it has no checkpoint yet"
+    for path in list_checkpoints(run / "checkpoints"):
+        try:
+            checkpoint = read_checkpoint(path)
+        except DamagedCheckpoint as error:
+            damage = str(error)
+            continue
+        config = override(Config(), parse_toml(checkpoint.texts[CONFIG], str(path / CONFIG)))
+        arrays = {name: array for name, array in checkpoint.arrays.items() if name != LOSSES}
+        return Trained(config, replace_arrays(init_state(config), arrays, str(run)).model, checkpoint.step)
+    raise InputError("run", str(run), f"no good checkpoint ({damage})")
+
+
+def own_model(config: Config) -> str | None:
+    """The class that has to be imported to build the model, if it is a user's own."""
+    return config.model.kind if isinstance(config.model, OwnModelConfig) else None

@@ -1,0 +1,66 @@
+"""The linear probe: can the latent be read off what a model computes?
+
+Paper: Appendix C.2 (app:metric), "Probing latent": ridge regression of strength 1, fitted on in-distribution tasks and
+scored on others. It reads the token that the model's own read-out reads, at every point of the residual stream, and
+the inferred latent where there is one.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from numpy.typing import ArrayLike
+
+from recombine.measure.ridge import Ridge, fit_ridge
+from recombine.model.output import Reading
+from recombine.paper import PROBE_STRENGTH
+
+
+class Probe(NamedTuple):
+    """A ridge fit for each point of the residual stream, and for the inferred latent."""
+
+    residual: tuple[Ridge, ...]
+    latent: Ridge | None
+
+
+class ProbeScore(NamedTuple):
+    """R² of the decoded latent, over all its entries together, against the scored tasks' own mean."""
+
+    residual: tuple[float, ...]
+    latent: float | None
+
+
+def fit_probe(reading: Reading, latent: Float[Array, "E M"]) -> Probe | None:
+    """None for a model that tells nothing of its residual stream."""
+    if reading.residual is None:
+        return None
+    residual = np.asarray(reading.residual, np.float64)
+    fits = tuple(_fit(residual[:, point], latent) for point in range(residual.shape[1]))
+    return Probe(fits, None if reading.latent is None else _fit(np.asarray(reading.latent), latent))
+
+
+def score_probe(probe: Probe, reading: Reading, latent: Float[Array, "E M"]) -> ProbeScore:
+    assert reading.residual is not None
+    residual = np.asarray(reading.residual, np.float64)
+    scores = tuple(decoding_r2(fit, residual[:, point], latent) for point, fit in enumerate(probe.residual))
+    if probe.latent is None or reading.latent is None:
+        return ProbeScore(scores, None)
+    return ProbeScore(scores, decoding_r2(probe.latent, reading.latent, latent))
+
+
+def decoding_r2(fit: Ridge, features: ArrayLike, latent: ArrayLike) -> float:
+    z = np.asarray(latent, np.float64)
+    decoded = np.asarray(features, np.float64) @ np.asarray(fit.weights) + np.asarray(fit.intercept)
+    return float(1 - np.sum((z - decoded) ** 2) / np.sum((z - z.mean(axis=0)) ** 2))
+
+
+def _fit(features: np.ndarray, latent: ArrayLike) -> Ridge:
+    """In float64: a residual stream is far from well conditioned."""
+    with jax.enable_x64(True):
+        fit = _jit_ridge(jnp.asarray(features, jnp.float64), jnp.asarray(latent, jnp.float64), PROBE_STRENGTH)
+        return Ridge(np.asarray(fit.weights), np.asarray(fit.intercept))
+
+
+_jit_ridge = jax.jit(fit_ridge)

@@ -1,0 +1,59 @@
+"""The bottleneck without the hypernetwork: is it the bottleneck, or the hypernetwork, that makes the difference?
+
+The hypertransformer's trunk and latent; but an ordinary network executes the task, given the latent and the query side
+by side, with as many parameters as the hypernetwork has. Also the worked example of a model of one's own.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+
+from recombine.config import Config, HypertransformerConfig, OwnModelConfig
+from recombine.model.linear import Linear
+from recombine.model.trunk import Trunk, TrunkModel, pair_tokens
+
+
+class Bottleneck(TrunkModel):
+    """The context gives ẑ as in the hypertransformer; y = readout(σ(expand(σ(mix(ẑ, x_N)))))."""
+
+    trunk: Trunk
+    latent: Linear
+    mix: Linear
+    expand: Linear
+    readout: Linear
+    width: int = eqx.field(static=True)
+
+    def __init__(self, config: Config, *, key: Key[Array, ""]):
+        assert isinstance(config.model, OwnModelConfig)
+        sizes = HypertransformerConfig(**dict(config.model.options))  # the same options, the same defaults
+        input_dim, latent_dim = config.task.input_dim, sizes.latent_dim
+        keys = jax.random.split(key, 5)
+        self.trunk = Trunk(sizes, input_dim, key=keys[0])
+        self.latent = Linear(sizes.embed_dim, latent_dim, key=keys[1])
+        # The hypernetwork has latent · hidden · input weights and a readout. Two hidden layers of equal width w have
+        # (latent + input + 1) w + (w + 1) w + (w + 1) of them: the width with which that comes closest.
+        budget = latent_dim * sizes.hidden_dim * input_dim + sizes.hidden_dim + 1
+        count = lambda w: (latent_dim + input_dim + 1) * w + (w + 1) * w + w + 1  # noqa: E731
+        self.width = min(range(1, budget), key=lambda w: abs(count(w) - budget))
+        self.mix = Linear(latent_dim + input_dim, self.width, key=keys[2])
+        self.expand = Linear(self.width, self.width, key=keys[3])
+        self.readout = Linear(self.width, 1, key=keys[4])
+
+    def tokens(
+        self,
+        context_x: Float[Array, "context d"],
+        context_y: Float[Array, "context"],
+        query_x: Float[Array, "d"],
+    ) -> Float[Array, "tokens d+1"]:
+        return pair_tokens(context_x, context_y, jnp.zeros_like(query_x))
+
+    def execute(self, z: Float[Array, "latent"], x: Float[Array, "d"]) -> Float[Array, ""]:
+        hidden = jax.nn.gelu(self.mix(jnp.concatenate([z, x])), approximate=False)
+        return self.readout(jax.nn.gelu(self.expand(hidden), approximate=False))[0]
+
+    def read_out(
+        self, X: Float[Array, "tokens embed"], query_x: Float[Array, "d"]
+    ) -> tuple[Float[Array, ""], Float[Array, "latent"]]:
+        z = self.latent(self.trunk.read(X))
+        return self.execute(z, query_x), z

@@ -1,0 +1,154 @@
+"""The runs that a report is about, read from their directories and from nothing else."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from recombine.config import Config
+from recombine.config_file import config_as_dict, override, parse_toml
+from recombine.errors import InputError
+from recombine.experiment.reference import REFERENCES_DIRECTORY, stored_references
+from recombine.experiment.rundir import CONFIG, METRICS, STATUS
+from recombine.experiment.scorecard import read_scorecard
+from recombine.files import NotAFile, read_file
+
+LARGEST_METRICS = 1 << 28
+DEPTH = 3  # how far below a directory runs are looked for
+
+# What the runs of one report must have in common, or their curves could not be drawn side by side.
+SHARED = (
+    ("task", "input_dim"),
+    ("task", "hidden_dim"),
+    ("task", "episode_length"),
+    ("optimizer", "num_steps"),
+    ("measure", "episodes"),
+)
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A run as the report sees it."""
+
+    path: Path
+    model: str
+    support: str
+    seed: int
+    config: dict[str, Any]
+    rows: tuple[dict[str, Any], ...]
+    status: dict[str, Any]
+    scorecard: dict[str, Any] | None
+    references: dict[str, Any] | None
+
+    @property
+    def num_steps(self) -> int:
+        return self.config["optimizer"]["num_steps"]
+
+    @property
+    def finished(self) -> bool:
+        return bool(self.rows) and self.rows[-1]["step"] == self.num_steps
+
+
+@dataclass(frozen=True)
+class Study:
+    """The runs of one report."""
+
+    runs: tuple[RunRecord, ...]
+
+    @property
+    def seeds(self) -> list[int]:
+        return sorted({run.seed for run in self.runs})
+
+
+def collect(paths: Sequence[Path]) -> Study:
+    """Every run in the directories, which must belong together."""
+    found: dict[Path, RunRecord] = {}
+    for path in paths:
+        directories = list(_run_directories(path, DEPTH))
+        if not directories:
+            raise InputError("runs", str(path), f"no run in it (a run directory has a {CONFIG})")
+        for directory in directories:
+            found.setdefault(directory.resolve(), read_run(directory))
+    runs = sorted(found.values(), key=lambda run: (run.support, run.model, run.seed, str(run.path)))
+    _check_together(runs)
+    return Study(tuple(runs))
+
+
+def read_run(path: Path) -> RunRecord:
+    """One run directory. What is not finished is read as far as it is."""
+    config = run_config(path)
+    tables = config_as_dict(config)
+    status = _read_json(path / STATUS) or {"state": "unknown", "step": 0, "num_steps": config.optimizer.num_steps}
+    rows = tuple(_rows(path / METRICS))
+    references = stored_references(path.parent / REFERENCES_DIRECTORY, config)
+    name = config.task.support.name
+    return RunRecord(
+        path, config.model.label, name, config.seed, tables, rows, status, read_scorecard(path), references
+    )
+
+
+def run_config(path: Path) -> Config:
+    """The configuration of a run directory."""
+    if not (path / CONFIG).is_file():
+        raise InputError("run", str(path), f"not a run directory: it has no {CONFIG}")
+    try:
+        text = read_file(path / CONFIG, 1 << 20).decode(errors="replace")
+    except NotAFile as error:
+        raise InputError("run", str(path), f"not a run directory: {error}") from error
+    tables = parse_toml(text, str(path / CONFIG))
+    try:
+        return override(Config(), tables)
+    except InputError as error:
+        raise InputError("run", str(path), f"its {CONFIG}: {error}") from error
+
+
+def _run_directories(path: Path, depth: int) -> Iterator[Path]:
+    if (path / CONFIG).is_file():
+        yield path
+    elif depth and path.is_dir():
+        for child in sorted(path.iterdir()):
+            if child.is_dir() and not child.is_symlink() and not child.name.startswith("."):
+                yield from _run_directories(child, depth - 1)
+
+
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
+    if not path.exists():
+        return
+    try:
+        text = read_file(path, LARGEST_METRICS).decode(errors="replace")
+    except NotAFile as error:
+        raise InputError("run", str(path.parent), f"not a run directory: {error}") from error
+    for number, line in enumerate(text.splitlines(keepends=True), start=1):
+        if not line.endswith("\n"):
+            return  # the row is being written
+        try:
+            row = json.loads(line)
+            int(row["step"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError("run", str(path.parent), f"row {number} of {METRICS} cannot be read") from error
+        yield row
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    try:
+        value = json.loads(read_file(path, 1 << 20))
+    except (NotAFile, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _check_together(runs: Sequence[RunRecord]) -> None:
+    first = runs[0]
+    for run in runs[1:]:
+        for section, name in SHARED:
+            one, other = first.config[section][name], run.config[section][name]
+            if one != other:
+                wanted = f"do not belong together: {section}.{name} is {one} in {first.path} and {other} in {run.path}"
+                raise InputError("runs", f"{first.path}, {run.path}", wanted)
+    seen: dict[tuple[str, str, int], RunRecord] = {}
+    for run in runs:
+        twin = seen.setdefault((run.model, run.support, run.seed), run)
+        if twin is not run:
+            what = f"{run.model} on {run.support}, seed {run.seed}"
+            raise InputError("runs", f"{twin.path}, {run.path}", f"are both {what}; a report shows one of each")

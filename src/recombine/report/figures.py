@@ -1,0 +1,154 @@
+"""The figures of a study: the paper's results figure, and what looks further into the models.
+
+Paper: Figure 2 (fig:results) and the appendix's figure of in-distribution performance (appfig:test-r2).
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import altair as alt
+
+from recombine.report import theme
+from recombine.report.drawing import save_figure
+from recombine.report.panel import Panel, chart, shown_models, tables
+from recombine.report.panels import FIGURES, panels
+from recombine.report.series import drawable, models, supports
+
+if TYPE_CHECKING:
+    from recombine.report.collect import Study
+
+WIDTH, HEIGHT, ROW = 235, 165, 24  # of a panel, and of a row of one
+TEXT = 14
+
+
+def main_figure(study: "Study", support: str | None = None) -> alt.ConcatChart:
+    """The paper's results, over training: A to D, and the appendix's in-distribution R².
+
+    `support` is the one of panels A to C: Connected+ unless the study has only others.
+    """
+    return _figure(study, "results", support)
+
+
+def masks_figure(study: "Study", support: str | None = None) -> alt.ConcatChart:
+    """R² of each mask, trained on and held out, at the last snapshot."""
+    return _figure(study, "masks", support)
+
+
+def active_modules_figure(study: "Study", support: str | None = None) -> alt.ConcatChart:
+    """R² by the number of active modules, beside the references."""
+    return _figure(study, "active_modules", support)
+
+
+def probe_figure(study: "Study", support: str | None = None) -> alt.ConcatChart:
+    """How well the latent is linearly decoded, layer by layer."""
+    return _figure(study, "probe", support)
+
+
+def modules_figure(study: "Study", support: str | None = None) -> alt.ConcatChart:
+    """What a model has recovered of each module and pair of modules, beside the most it could."""
+    return _figure(study, "modules", support)
+
+
+def interventions_figure(study: "Study", support: str | None = None) -> alt.ConcatChart:
+    """R² when the model's code of the task is replaced."""
+    return _figure(study, "interventions", support)
+
+
+DRAWINGS: dict[str, Callable[["Study"], alt.ConcatChart]] = {
+    "results": main_figure,
+    "masks": masks_figure,
+    "active_modules": active_modules_figure,
+    "probe": probe_figure,
+    "modules": modules_figure,
+    "interventions": interventions_figure,
+}
+
+
+def figures(study: "Study") -> dict[str, alt.ConcatChart]:
+    """Every figure for which there is data."""
+    available = panels(study)
+    main = (supports(study) or [""])[0]
+    return {
+        name: draw(study)
+        for name, draw in DRAWINGS.items()
+        if any(_has_data(study, available[panel], main) for panel in FIGURES[name].panels if panel in available)
+    }
+
+
+def write_figures(study: "Study", directory: Path) -> list[Path]:
+    """Each figure as PNG and as SVG. The paths, in order."""
+    directory.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name, figure in figures(study).items():
+        for suffix in ("png", "svg"):
+            path = directory / f"{name}.{suffix}"
+            save_figure(figure, path)
+            paths.append(path)
+    return paths
+
+
+def _has_data(study: "Study", panel: Panel, support: str) -> bool:
+    return any(not panel.by_support or study.runs[one.run].support == support for one in panel.series)
+
+
+def _figure(study: "Study", name: str, support: str | None) -> alt.ConcatChart:
+    figure, study = FIGURES[name], drawable(study)
+    available = panels(study)
+    chosen = support if support is not None else (supports(study) or [""])[0]
+    data: dict[str, list[dict[str, Any]]] = {}
+    shown = [available[key] for key in figure.panels if key in available]
+    lines = max((len(panel.subtitle) for panel in shown), default=0)
+    legend = shown_models(study, shown)
+    drawn, below = [], []
+    for panel in shown:
+        rows = tables(study, panel, lambda run, panel=panel: not panel.by_support or run.support == chosen)
+        data |= rows
+        means = rows[f"{panel.name}_means"]
+        words = [line.format(support=chosen) for line in panel.subtitle]
+        title = alt.TitleParams(panel.title, subtitle=words + [""] * (lines - len(words)), limit=WIDTH + 90)
+        height = ROW * max(len({row["x"] for row in means}), 3) if panel.rows else HEIGHT
+        width = 0.75 * WIDTH if panel.name == "compared_both" else WIDTH
+        drawn.append(chart(study, panel, legend).properties(width=width, height=height, title=title))
+        below += _below(panel, means)
+    if name == "results":
+        drawn.append(_reading(study, below))
+    whole = (
+        alt.concat(*drawn, columns=2, spacing={"row": 26, "column": 30})
+        .resolve_scale(color="shared", strokeDash="independent", yOffset="independent")
+        .properties(padding=14, title=alt.TitleParams(figure.title, fontSize=TEXT + 4, offset=14))
+        .configure(**theme.config(models(study), size=TEXT))
+    )
+    whole["datasets"] = data  # last: each method above copies the chart with all its data
+    return whole
+
+
+def _below(panel: Panel, means: list[dict[str, Any]]) -> list[str]:
+    """In words, the curves that end below the panel's view."""
+    last = {(row["model"], row["name"]): row for row in means if row["mean"] is not None}
+    letter = panel.title.split("\u2002")[0]
+    return [
+        f"{letter}, {' '.join(filter(None, key))}: {row['mean']:.2f}".replace("-", "−")
+        for key, row in last.items()
+        if not panel.log and row["mean"] < panel.domain[0]
+    ]
+
+
+def _reading(study: "Study", below: list[str]) -> alt.Chart:
+    """How to read the results figure, in the place of its last panel."""
+    seeds = len({run.seed for run in study.runs})
+    lines = [f"Lines: mean over {seeds} seeds" if seeds > 1 else "Lines: one seed"]
+    lines += {0: [], 1: [], 2: ["Bands: range of the 2 seeds"]}.get(seeds, ["Bands: 95 % interval of the mean"])
+    lines += ["Grey: references (mean over seeds)", "Triangles: below the view, at its edge"]
+    lines += ["", "Ends below the view:", *below] if below else []
+    rows = [{"text": line, "row": i} for i, line in enumerate(lines)]
+    return (
+        alt.Chart(alt.Data(values=rows))
+        .mark_text(style="note", align="left", baseline="top")
+        .encode(
+            x=alt.value(0),
+            y=alt.Y("row:Q", axis=None, scale=alt.Scale(domain=[0, HEIGHT / (TEXT + 6)], reverse=True, nice=False)),
+            text="text:N",
+        )
+        .properties(width=WIDTH, height=HEIGHT)
+    )

@@ -1,0 +1,105 @@
+"""Progress of many jobs at once: a live table on a terminal, plain lines elsewhere."""
+
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+SECONDS_BETWEEN_LINES = 10.0
+
+
+class JobsDisplay:
+    """`totals` has the steps of each job, or None for a job that is not counted in steps."""
+
+    def __init__(self, totals: Mapping[str, int | None], workers: int):
+        self.totals, self.workers = totals, workers
+        self.console = Console(stderr=True, highlight=False)
+        self.started = self.last_line = time.monotonic()
+        self.done: dict[str, float] = {}
+        self.first: dict[str, tuple[int, float]] = {}
+        self.latest: dict[str, tuple[int, float, str]] = {}
+        self.bar: Progress | None = None
+        self.bars: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Self:
+        if self.console.is_terminal:
+            columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[detail]}"))
+            self.bar = Progress(*columns, console=self.console)
+            self.bar.start()
+            self.bars[""] = self.bar.add_task("all", total=max(1, len(self.totals)), detail="")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def say(self, text: str) -> None:
+        (self.bar.console if self.bar else self.console).print(text, soft_wrap=True, markup=False)
+
+    def update(self, name: str, event: str, data: Mapping[str, Any]) -> None:
+        now = time.monotonic()
+        if event == "started":
+            if self.bar is not None:
+                self.bars[name] = self.bar.add_task(name, total=self.totals[name] or 1, detail="starting")
+            else:
+                self.say(f"{name}: started")
+        elif event == "progress":
+            self._progress(name, data, now)
+        elif event == "said":
+            self.say(f"{name}: {data['text']}")
+        else:
+            self._ended(name, event, data, now)
+        if self.bar is not None:
+            self.bar.update(self.bars[""], completed=len(self.done), detail=self._overall(now))
+
+    def _progress(self, name: str, data: Mapping[str, Any], now: float) -> None:
+        step = int(data["step"])
+        if name not in self.first or step == self.first[name][0]:
+            self.first[name] = (step, now)
+        since, started = self.first[name]
+        rate = (step - since) / max(now - started, 1e-9)
+        parts = [f"{step:,}/{self.totals[name] or 0:,}"]
+        if data.get("loss") is not None:
+            parts.append(f"loss {data['loss']:.4f}")
+        row = data.get("row") or {}
+        parts += [f"R² {split} {row[split]['r2']:.3f}" for split in ("in_dist", "ood") if split in row]
+        if rate:
+            parts.append(f"{rate:.1f} steps/s · ETA {_duration(((self.totals[name] or 0) - step) / rate)}")
+        self.latest[name] = (step, rate, " · ".join(parts))
+        if self.bar is not None:
+            self.bar.update(self.bars[name], completed=step, detail=self.latest[name][2])
+        elif now - self.last_line >= SECONDS_BETWEEN_LINES:
+            self.last_line = now
+            for running, (_, _, detail) in self.latest.items():
+                self.say(f"{running}: {detail}")
+            self.say(self._overall(now))
+
+    def _ended(self, name: str, event: str, data: Mapping[str, Any], now: float) -> None:
+        self.done[name] = now
+        self.latest.pop(name, None)
+        if self.bar is not None:
+            self.bar.remove_task(self.bars.pop(name))
+        self.say(f"{name}: {event}{': ' + data['error'] if 'error' in data else ''}")
+
+    def _overall(self, now: float) -> str:
+        """What is done, and when all of it will be: runs that have not begun are taken to be like those that have."""
+        total = [steps for steps in self.totals.values() if steps]
+        rates = [rate for _, rate, _ in self.latest.values() if rate > 0]
+        text = f"{len(self.done)} of {len(self.totals)} jobs done"
+        if not rates or not total:
+            return text
+        unfinished = {name: steps for name, steps in self.totals.items() if steps and name not in self.done}
+        left = sum(steps - self.latest.get(name, (0, 0.0, ""))[0] for name, steps in unfinished.items())
+        mean = sum(rates) / len(rates)
+        return f"{text} · ETA {_duration(left / (mean * min(self.workers, max(1, len(total)))))}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 2 * 3600 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,274 @@
+"use strict";
+// The page's plots: filters the runs, takes means over seeds as `series.py` does, and hands the rows to Vega-Lite.
+(() => {
+  const study = JSON.parse(document.getElementById("study").textContent);
+  const byId = (id) => document.getElementById(id);
+  const state = { models: new Set(study.models), support: study.supports[0], seed: "all", split: "ood", masks: new Set() };
+  const views = new Map();
+
+  const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+
+  // As `interval` in series.py: nothing from one seed, the range of two, a t-interval of the mean of more.
+  function interval(values) {
+    if (values.length < 2) return [null, null];
+    if (values.length === 2) return [Math.min(...values), Math.max(...values)];
+    const center = mean(values);
+    const variance = values.reduce((sum, value) => sum + (value - center) ** 2, 0) / (values.length - 1);
+    const half = study.quantiles[values.length] * Math.sqrt(variance / values.length);
+    return [center - half, center + half];
+  }
+
+  const chosen = (run, bySupport) =>
+    state.models.has(run.model) &&
+    (state.seed === "all" || run.seed === state.seed) &&
+    (!bySupport || run.support === state.support);
+
+  // As `summarise` in series.py.
+  function summarise(series, bySupport) {
+    const groups = new Map();
+    for (const one of series) {
+      const run = study.runs[one.run];
+      if (!chosen(run, bySupport)) continue;
+      one.x.forEach((x, i) => {
+        const key = JSON.stringify([run.model, one.name, x]);
+        if (!groups.has(key)) groups.set(key, { model: run.model, name: one.name, x, values: [] });
+        groups.get(key).values.push(one.y[i]);
+      });
+    }
+    const rows = [...groups.values()].map(({ model, name, x, values }) => {
+      const whole = !values.includes(null);
+      const [low, high] = whole ? interval(values) : [null, null];
+      return { model, name, x, mean: whole ? mean(values) : null, low, high, seeds: values.length };
+    });
+    const order = new Map(study.models.map((model, i) => [model, i]));
+    const place = (x) => (typeof x === "number" ? x : 0);
+    return rows.sort((a, b) => order.get(a.model) - order.get(b.model) || place(a.x) - place(b.x));
+  }
+
+  // As `summarise_references` in series.py. A hidden model takes no reference away.
+  function references(series, bySupport) {
+    const groups = new Map();
+    for (const one of series) {
+      const run = study.runs[one.run];
+      if (state.seed !== "all" && run.seed !== state.seed) continue;
+      if (bySupport && run.support !== state.support) continue;
+      one.x.forEach((x, i) => {
+        if (one.y[i] === null) return;
+        const key = JSON.stringify([one.name, x]);
+        if (!groups.has(key)) groups.set(key, { name: one.name, x, values: new Map() });
+        const { values } = groups.get(key);
+        const owner = JSON.stringify([run.support, run.seed]);
+        if (!values.has(owner)) values.set(owner, one.y[i]);
+      });
+    }
+    return [...groups.values()].map(({ name, x, values }) => ({ name, x, value: mean([...values.values()]) }));
+  }
+
+  // As `_labelled` in panel.py: labels at the last x, and apart from each other.
+  function label(rows, { domain: [low, high], log }) {
+    const place = (value) => {
+      const inside = Math.min(Math.max(value, low), high);
+      return log ? Math.log(inside / low) / Math.log(high / low) : (inside - low) / (high - low);
+    };
+    const last = [...new Map(rows.map((row) => [row.name, row])).values()].sort((a, b) => a.value - b.value);
+    const heights = [];
+    for (const row of last) {
+      const height = place(row.value);
+      heights.push(heights.length ? Math.max(height, heights[heights.length - 1] + study.labelGap) : height);
+    }
+    last.forEach((row, i) => {
+      const height = Math.min(heights[i], 1 - study.labelGap * (last.length - 1 - i));
+      row.label = row.name + (row.value < low ? " ↓" : row.value > high ? " ↑" : "");
+      row.at = log ? low * (high / low) ** height : low + height * (high - low);
+    });
+    return rows;
+  }
+
+  // R² of a run over the chosen masks together, at each of its steps.
+  function pooled(run) {
+    const split = run.splits[state.split];
+    if (!split) return null;
+    if (!Object.keys(split.masks).length) return split.r2;
+    const columns = Object.entries(split.masks).filter(([mask]) => state.masks.has(mask)).map(([, column]) => column);
+    if (!columns.length) return null;
+    return run.steps.map((_, i) => {
+      let error = 0;
+      let spread = 0;
+      for (const [episodes, mse, spreads] of columns) {
+        if (episodes[i] === null || mse[i] === null || spreads[i] === null) return null;
+        error += episodes[i] * mse[i];
+        spread += episodes[i] * spreads[i];
+      }
+      return spread > 0 ? 1 - error / spread : null;
+    });
+  }
+
+  function explored() {
+    const series = [];
+    study.masks.forEach((run, i) => {
+      const y = pooled(run);
+      if (y) series.push({ run: i, name: "", x: run.steps, y });
+    });
+    return series;
+  }
+
+  function tables(name) {
+    const panel = study.panels[name];
+    const rows = summarise(name === "explore" ? explored() : panel.series, panel.bySupport);
+    return {
+      [`${name}_means`]: rows,
+      [`${name}_references`]: label(references(panel.references, panel.bySupport), panel),
+      [`${name}_note`]: rows.length ? [] : [{ text: study.runs.length && panel.series.length ? "nothing selected" : study.nothing }],
+    };
+  }
+
+  const format = (value) => (value === null ? "–" : value.toFixed(4).replace("-", "−"));
+
+  function fillPooled() {
+    const last = new Map();
+    for (const row of summarise(explored(), true)) if (row.mean !== null) last.set(row.model, row);
+    byId("pooled").replaceChildren(
+      ...[...last.values()].map((row) => {
+        const line = document.createElement("tr");
+        const between = row.low === null ? "–" : `[${format(row.low)}, ${format(row.high)}]`;
+        [row.model, format(row.mean), between, String(row.seeds), row.x.toLocaleString("en")].forEach((text, i) => {
+          const cell = document.createElement(i ? "td" : "th");
+          if (!i) cell.scope = "row";
+          cell.textContent = text;
+          line.append(cell);
+        });
+        return line;
+      }),
+    );
+  }
+
+  function fillMasks() {
+    const names = new Set();
+    study.masks.forEach((run, i) => {
+      if (study.runs[i].support === state.support) Object.keys(run.splits[state.split]?.masks ?? {}).forEach((m) => names.add(m));
+    });
+    state.masks = new Set(names);
+    byId("masks").hidden = !names.size;
+    byId("boxes").replaceChildren(
+      ...[...names].map((mask) => {
+        const box = Object.assign(document.createElement("input"), { type: "checkbox", name: "mask", value: mask, checked: true });
+        box.addEventListener("change", () => {
+          if (box.checked) state.masks.add(mask);
+          else state.masks.delete(mask);
+          update();
+        });
+        const line = document.createElement("label");
+        line.append(box, mask);
+        return line;
+      }),
+    );
+  }
+
+  // A panel of rows is as high as its rows.
+  function rowsHeight(name) {
+    const panel = study.panels[name];
+    const rows = new Set(summarise(panel.series, panel.bySupport).map((row) => row.x)).size;
+    return panel.rowHeight && panel.rowHeight * Math.max(rows, 3);
+  }
+
+  async function update() {
+    fillPooled();
+    document.querySelectorAll(".support").forEach((element) => (element.textContent = state.support));
+    for (const [name, view] of views) {
+      for (const [table, rows] of Object.entries(tables(name))) view.data(table, rows);
+      const height = rowsHeight(name);
+      if (height) view.height(height);
+      await view.resize().runAsync();
+    }
+    document.documentElement.dataset.updated = String(Number(document.documentElement.dataset.updated ?? 0) + 1);
+  }
+
+  async function draw() {
+    const tone = document.documentElement.dataset.theme;
+    const colors = study.themes[tone].range.category;
+    document.querySelectorAll(".swatch").forEach((swatch) => (swatch.style.background = colors[swatch.dataset.model]));
+    for (const place of document.querySelectorAll(".plot")) {
+      const name = place.dataset.panel;
+      views.get(name)?.finalize();
+      const given = study.panels[name].spec;
+      const spec = { ...given, height: rowsHeight(name) ?? given.height, datasets: tables(name) };
+      const result = await vegaEmbed(place, spec, {
+        mode: "vega-lite",
+        renderer: "svg",
+        ast: true, // expressions are interpreted, so that the page's policy can forbid eval
+        config: study.themes[tone],
+        tooltip: { theme: tone },
+        actions: { export: true, source: false, compiled: false, editor: false },
+        downloadFileName: name,
+      });
+      views.set(name, result.view);
+    }
+  }
+
+  // A page opened as a file, or in a strict browser, may not have a storage.
+  const remember = { get: () => { try { return localStorage.getItem("recombine-theme"); } catch { return null; } },
+    set: (tone) => { try { localStorage.setItem("recombine-theme", tone); } catch { /* the choice is for now only */ } } };
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+
+  function paint(tone) {
+    document.documentElement.dataset.theme = tone;
+    byId("theme").textContent = tone === "dark" ? "Light" : "Dark";
+  }
+
+  byId("theme").addEventListener("click", () => {
+    paint(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
+    remember.set(document.documentElement.dataset.theme);
+    return draw();
+  });
+  dark.addEventListener("change", () => {
+    if (remember.get()) return;
+    paint(dark.matches ? "dark" : "light");
+    draw();
+  });
+  document.querySelectorAll("input[name=model]").forEach((box) =>
+    box.addEventListener("change", () => {
+      const model = study.models[Number(box.value)];
+      if (box.checked) state.models.add(model);
+      else state.models.delete(model);
+      update();
+    }),
+  );
+  byId("support").addEventListener("change", (event) => {
+    state.support = study.supports[Number(event.target.value)];
+    fillMasks();
+    update();
+  });
+  byId("seed").addEventListener("change", (event) => {
+    state.seed = event.target.value === "all" ? "all" : Number(event.target.value);
+    update();
+  });
+  byId("split").addEventListener("change", (event) => {
+    state.split = event.target.value;
+    fillMasks();
+    update();
+  });
+  for (const [id, checked] of [["all", true], ["none", false]]) {
+    byId(id).addEventListener("click", () => {
+      document.querySelectorAll("input[name=mask]").forEach((box) => {
+        box.checked = checked;
+        if (checked) state.masks.add(box.value);
+        else state.masks.delete(box.value);
+      });
+      update();
+    });
+  }
+  document.querySelectorAll("form").forEach((form) => form.addEventListener("submit", (event) => event.preventDefault()));
+
+  paint(remember.get() === "dark" || (!remember.get() && dark.matches) ? "dark" : "light");
+  document.querySelectorAll("form").forEach((form) => form.reset()); // a browser may keep boxes across a reload
+  fillMasks();
+  fillPooled();
+  window.recombine = { tables, state }; // for the console, and for the tests
+  draw().then(
+    () => (document.documentElement.dataset.ready = "yes"),
+    (error) => {
+      document.documentElement.dataset.ready = "failed";
+      console.error(error);
+    },
+  );
+})();

@@ -1,0 +1,250 @@
+"""The page's words and tables, as HTML. Every name that comes from outside is escaped here."""
+
+import os
+import shlex
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from recombine.report.page_data import EXPLORE, SPLITS
+from recombine.report.panel import Panel
+from recombine.report.panels import FIGURES, panels
+from recombine.report.series import finite, interval, lookup, models, supports
+
+if TYPE_CHECKING:
+    from recombine.report.collect import RunRecord, Study
+    from recombine.report.verdict import Part, Verdict
+
+STATES = {"holds": ("good", "✓"), "does not hold": ("bad", "✗"), "not enough data": ("open", "?")}
+SIGNS = {">=": "≥", "<=": "≤"}
+POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+REFERENCE_NAMES = {
+    "context_mean": "context mean",
+    "nearest_neighbours": "nearest neighbours",
+    "ridge": "ridge",
+    "fitted_network": "fitted network",
+    "oracle": "oracle",
+    "known_latent": "known latent",
+}
+
+
+def number(value: float | None) -> str:
+    """Three digits, with a real minus."""
+    if value is None:
+        return "–"
+    return f"{value:.3f}".replace("-", "−") if 1e-3 <= abs(value) < 1000 or value == 0 else short(value)
+
+
+def short(value: float) -> str:
+    """As few digits as say it: 0.5, −2, 3.2·10⁻⁷."""
+    digits, _, exponent = f"{value:.2g}".partition("e")
+    power = f"·10{str(int(exponent)).translate(POWERS)}" if exponent else ""
+    return digits.replace("-", "−") + power
+
+
+def with_interval(values: Sequence[float]) -> str:
+    """'0.912 [0.902, 0.921]', the interval only where there is one."""
+    if not values:
+        return "–"
+    low, high = interval(list(values))
+    return number(fmean(values)) + ("" if low is None else f" <small>[{number(low)}, {number(high)}]</small>")
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") -> str:
+    """Cells are HTML already. The first of a row is its header."""
+    headers = "".join(f'<th scope="col">{cell}</th>' for cell in head)
+    lines = []
+    for first, *rest in rows:
+        cells = "".join(f'<td data-label="{title}">{cell}</td>' for title, cell in zip(head[1:], rest, strict=True))
+        lines.append(f'<tr><th scope="row">{first}</th>{cells}</tr>')
+    body = "\n".join(lines)
+    return f'<div class="scroll" tabindex="0"><table class="{kind}"><thead><tr>{headers}</tr></thead>\n<tbody>{body}</tbody></table></div>'
+
+
+def badge(state: str) -> str:
+    kind, icon = STATES.get(state, ("open", "?"))
+    return f'<span class="badge {kind}"><span aria-hidden="true">{icon}</span> {escape(state)}</span>'
+
+
+def verdict_section(verdicts: Sequence["Verdict"]) -> str:
+    rows = [
+        (
+            f'<span class="number">{verdict.number}</span> {escape(verdict.claim)}',
+            escape(verdict.panel).replace("-", "–"),
+            f"<ul class='parts'>{''.join(map(_part, verdict.parts))}</ul><small>{escape(verdict.note)}</small>",
+            badge(verdict.state),
+        )
+        for verdict in verdicts
+    ]
+    if not rows:
+        return "<p>No claim has been judged.</p>"
+    return table(("Claim", "Panel", "Measured", "Verdict"), rows, "stack verdicts")
+
+
+def _part(part: "Part") -> str:
+    between = "" if part.low is None else f" [{number(part.low)}, {number(part.high)}]"
+    found = "no data" if part.mean is None else f"<b>{number(part.mean)}</b>{between}"
+    sign = SIGNS.get(part.comparison, part.comparison)
+    _, icon = STATES.get(part.state, ("open", "?"))
+    seeds = f' title="each seed: {", ".join(map(number, part.effects))}"' if len(part.effects) > 1 else ""
+    return (
+        f'<li{seeds}><span role="img" aria-label="{escape(part.state)}">{icon}</span> {escape(part.statistic)}: {found}, '
+        f'<span class="need">claimed {escape(sign)} {short(part.threshold)}</span></li>'
+    )
+
+
+def figure_sections(study: "Study") -> str:
+    available = panels(study)
+    sections = []
+    for name, figure in FIGURES.items():
+        shown = [available[key] for key in figure.panels if key in available]
+        if not any(panel.series for panel in shown):
+            continue
+        plots = "\n".join(plot(panel, (supports(study) or [""])[0]) for panel in shown)
+        sections.append(
+            f'<section aria-labelledby="{name}"><h2 id="{name}">{escape(figure.title)}</h2>'
+            f'<p class="caption">{escape(figure.caption)}</p><div class="grid">{plots}</div></section>'
+        )
+    return "\n".join(sections)
+
+
+def plot(panel: Panel, support: str) -> str:
+    named = f'<span class="support">{escape(support)}</span>'
+    lines = " · ".join(escape(line).replace("{support}", named) for line in panel.subtitle)
+    return (
+        f'<figure><figcaption><h3>{escape(panel.title)}</h3><p>{lines}</p></figcaption>'
+        f'<div class="plot" data-panel="{panel.name}" role="group" aria-label="Plot: {escape(panel.title)}"></div></figure>'
+    )
+
+
+def control_section(study: "Study") -> str:
+    """What every plot obeys: the support, the seeds, the models (which are the legend, too)."""
+    boxes = "".join(
+        f'<label class="model"><input type="checkbox" name="model" value="{i}" checked>'
+        f'<span class="swatch" data-model="{i}"></span>{escape(name)}</label>'
+        for i, name in enumerate(models(study))
+    )
+    options = "".join(f'<option value="{i}">{escape(name)}</option>' for i, name in enumerate(supports(study)))
+    seeds = "".join(f'<option value="{seed}">seed {seed}</option>' for seed in sorted({run.seed for run in study.runs}))
+    return (
+        '<form id="controls" aria-label="What the plots show">'
+        f'<fieldset><legend>Models</legend>{boxes}</fieldset>'
+        f'<label>Trained on <select id="support">{options}</select></label>'
+        f'<label>Seeds <select id="seed"><option value="all">all</option>{seeds}</select></label>'
+        "</form>"
+    )
+
+
+def explore_section() -> str:
+    splits = "".join(f'<option value="{split}">{escape(words)}</option>' for split, words in SPLITS.items())
+    return (
+        '<section aria-labelledby="explore"><h2 id="explore">Any masks together</h2>'
+        '<p class="caption">R² pooled over the episodes of the chosen masks: 1 − Σ n·mse / Σ n·spread.</p>'
+        '<div class="explore"><form id="picker" aria-label="Split and masks">'
+        f'<label>Split <select id="split">{splits}</select></label>'
+        '<fieldset id="masks"><legend>Masks</legend><p class="buttons"><button type="button" id="all">all</button>'
+        '<button type="button" id="none">none</button></p><div id="boxes"></div></fieldset></form>'
+        f'<div><div class="plot" data-panel="{EXPLORE}" role="group" aria-label="Plot: pooled R² over training"></div>'
+        '<div class="scroll" tabindex="0"><table><caption>Pooled R² at the last snapshot</caption><thead><tr>'
+        '<th scope="col">Model</th><th scope="col">R²</th><th scope="col">Interval</th><th scope="col">Seeds</th>'
+        '<th scope="col">Step</th></tr></thead><tbody id="pooled" aria-live="polite"></tbody></table></div></div></div></section>'
+    )
+
+
+def score_section(study: "Study") -> str:
+    """Models and references side by side: a score means something only between the references."""
+    parts = []
+    for support in supports(study):
+        runs = [run for run in study.runs if run.support == support]
+        rows = [(f"<b>{escape(model)}</b>", *_model_scores(runs, model)) for model in models(study)]
+        rows = [row for row in rows if set(row[1:]) != {"–"}]
+        rows += [(words, *_reference_scores(runs, name)) for name, words in REFERENCE_NAMES.items()]
+        rows = [row for row in rows if set(row[1:]) != {"–"}]
+        if rows:
+            head = ("R²", "in distribution", "held-out masks", "control", "fresh modules")
+            parts.append(f"<h3>Trained on {escape(support)}</h3>{table(head, rows, 'stack scores')}")
+    return "".join(parts) or "<p>No run has been measured yet.</p>"
+
+
+ORDER = ("in_dist", "ood", "control", "control_modules")
+
+
+def _model_scores(runs: Sequence["RunRecord"], model: str) -> list[str]:
+    last = [run.rows[-1] for run in runs if run.model == model and run.rows]
+    columns = [[finite(lookup(row, split, "r2")) for row in last] for split in ORDER]
+    return [with_interval([value for value in column if value is not None]) for column in columns]
+
+
+def _reference_scores(runs: Sequence["RunRecord"], name: str) -> list[str]:
+    cells = []
+    for split in ORDER:
+        by_seed: dict[int, float] = {}
+        for run in runs:
+            value = finite(lookup(run.references, name, split, "r2"))
+            if value is not None:
+                by_seed.setdefault(run.seed, value)
+        cells.append(with_interval(list(by_seed.values())))
+    return cells
+
+
+def run_section(study: "Study", directory: Path) -> str:
+    rows = []
+    for run in study.runs:
+        step, total = run.status.get("step", 0), run.status.get("num_steps", 0)
+        state = str(run.status.get("state", "unknown"))
+        unfinished = "" if state == "done" else f" <small>{_unfinished(run, step, total)}</small>"
+        rows.append(
+            (
+                escape(run.model),
+                escape(run.support),
+                str(run.seed),
+                f'<span class="state {"good" if state == "done" else "open"}">{escape(state)}</span>{unfinished}',
+                f"{step:,} of {total:,}",
+                f"<code>{escape(relative(run.path, directory))}</code>",
+            )
+        )
+    if not rows:
+        return "<p>No run yet.</p>"
+    return table(("Model", "Support", "Seed", "State", "Steps", "Directory"), rows, "stack runs")
+
+
+def _unfinished(run: "RunRecord", step: int, total: int) -> str:
+    if not run.rows:
+        return "nothing measured yet"
+    share = f"{step / total:.0%}" if total else "?"
+    return f"{share.replace('%', ' %')} of its steps: the plots show it up to step {run.rows[-1]['step']:,}"
+
+
+def again_section(study: "Study", directory: Path) -> str:
+    """The commands, to be run from the directory that the page is in."""
+    paths = [relative(run.path, directory) for run in study.runs]
+    parents = list(dict.fromkeys(os.path.dirname(path) or "." for path in paths))  # noqa: PTH120: a path for a shell
+    report = " ".join(["recombine report", *map(shlex.quote, parents)])
+    lines = [f"<p>The figures and this page, from the runs:</p><pre><code>{escape(report)}</code></pre>"]
+    if paths:
+        config = shlex.quote(f"{paths[0]}/config.toml")
+        train = f"recombine train --config {config} --out {shlex.quote('again')}"
+        lines.append(f"<p>One of the runs, from its own configuration:</p><pre><code>{escape(train)}</code></pre>")
+    return "".join(lines) + "<p>Paths are relative to the directory of this page.</p>"
+
+
+def relative(path: Path, directory: Path) -> str:
+    """A path as seen from the page, so that the page says nothing about the machine."""
+    return Path(os.path.relpath(path, directory)).as_posix()
+
+
+def settings(study: "Study") -> str:
+    """What the runs have in common, in a line."""
+    found: dict[str, Any] = {}
+    for words, keys in (
+        ("input size", ("task", "input_dim")),
+        ("hidden size", ("task", "hidden_dim")),
+        ("episode length", ("task", "episode_length")),
+        ("episodes per measurement", ("measure", "episodes")),
+    ):
+        values = {lookup(run.config, *keys) for run in study.runs} - {None}
+        if values:
+            found[words] = ", ".join(f"{value:,}" if isinstance(value, int) else str(value) for value in sorted(values))
+    return " · ".join(f"{words} {escape(value)}" for words, value in found.items())

@@ -1,0 +1,245 @@
+"""One panel of a figure: its numbers, and the chart that draws them in a file or on the page."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import ceil, floor, log10
+from typing import TYPE_CHECKING, Any
+
+import altair as alt
+
+from recombine.report.series import Series, models, summarise, summarise_references
+
+if TYPE_CHECKING:
+    from recombine.report.collect import RunRecord, Study
+
+NOTHING = "no run yet"
+FLOORS = (0.0, -0.5)
+LABEL_GAP = 0.078  # between two labels of references, as a fraction of the panel's height
+FEW = 12  # so few points on a curve are drawn as points, too
+R2 = "R²"
+THOUSANDS = "datum.value >= 1000 ? format(datum.value / 1000, '~g') + 'k' : format(datum.value, '~g')"
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A panel's words and numbers. `by_support`: it shows one support's runs at a time."""
+
+    name: str
+    title: str
+    subtitle: tuple[str, ...]
+    series: tuple[Series, ...]
+    references: tuple[Series, ...] = ()
+    x_title: str = "step"
+    y_title: str = R2
+    dashed: tuple[str, ...] = ()  # the names of the curves that are dashed
+    domain: tuple[float, float] = (0.0, 1.0)
+    log: bool = False
+    rows: bool = False  # categories down the side and values across, instead of curves
+    by_support: bool = True
+
+
+def r2_domain(series: Sequence[Series], floors: tuple[float, ...] = FLOORS) -> tuple[float, float]:
+    """The view of R²: up to 1, down to the first floor that holds all, and no further. What is lower is drawn there."""
+    lowest = min((y for one in series for y in one.y if y is not None), default=0.0)
+    return next((floor for floor in floors if lowest >= floor - 0.02), floors[-1]), 1.0
+
+
+def loss_domain(series: Sequence[Series], largest: float | None) -> tuple[float, float]:
+    """The view of a loss: all of it, but no higher than `largest`."""
+    values = [y for one in series for y in one.y if y is not None and y > 0]
+    if not values:
+        return 0.01, 1.0
+    low, high = min(values) / 1.15, max(values) * 1.15
+    return low, max(min(high, largest or high), low * 2)
+
+
+def tables(
+    study: "Study", panel: Panel, chosen: Callable[["RunRecord"], bool]
+) -> dict[str, list[dict[str, Any]]]:
+    """The rows behind a panel's chart: the means of the chosen runs, the references, and what to say if there is none."""
+    rows = summarise(study, panel.series, chosen)
+    return {
+        f"{panel.name}_means": rows,
+        f"{panel.name}_references": _labelled(panel, summarise_references(study, panel.references, chosen)),
+        f"{panel.name}_note": [] if rows else [{"text": NOTHING}],
+    }
+
+
+def chart(study: "Study", panel: Panel, legend: list[str]) -> alt.LayerChart:
+    """The panel's layers over the tables of its name; its size, title and look are the caller's."""
+    color = _color(models(study), legend)
+    if not panel.rows:
+        return _curves(panel, color, max((row["step"] for run in study.runs for row in run.rows), default=0) or 1)
+    return _rows(panel, color, shown_models(study, [panel]))
+
+
+def shown_models(study: "Study", shown: Iterable[Panel]) -> list[str]:
+    present = {study.runs[one.run].model for panel in shown for one in panel.series}
+    return [name for name in models(study) if name in present]
+
+
+def _labelled(panel: Panel, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """References with their labels' places: at the last x, and apart from each other."""
+    low, high = panel.domain
+
+    def place(value: float) -> float:
+        value = min(max(value, low), high)
+        return log10(value / low) / log10(high / low) if panel.log else (value - low) / (high - low)
+
+    last = {row["name"]: row for row in rows}
+    placed: list[dict[str, Any]] = sorted(last.values(), key=lambda row: row["value"])
+    heights = spread_out([place(row["value"]) for row in placed])
+    for row, height in zip(placed, heights, strict=True):
+        arrow = " ↓" if row["value"] < low else " ↑" if row["value"] > high else ""
+        row["label"] = row["name"] + arrow
+        row["at"] = low * (high / low) ** height if panel.log else low + height * (high - low)
+    return rows
+
+
+def spread_out(heights: list[float]) -> list[float]:
+    """Ascending heights in [0, 1], moved as little as needed to keep a label's gap between them."""
+    moved: list[float] = []
+    for height in heights:
+        moved.append(max(height, moved[-1] + LABEL_GAP) if moved else height)
+    for i in reversed(range(len(moved))):
+        moved[i] = min(moved[i], 1 - LABEL_GAP * (len(moved) - 1 - i))
+    return moved
+
+
+def _value_scale(panel: Panel) -> alt.Scale:
+    kind = alt.Scale(type="log") if panel.log else alt.Scale(type="linear", zero=False)
+    return alt.Scale(**kind.to_dict(), domain=list(panel.domain), clamp=True, nice=False)
+
+
+def _value_axis(panel: Panel) -> alt.Axis:
+    """Ticks at round numbers, few enough to read on a small panel."""
+    low, high = panel.domain
+    if not panel.log:
+        step = 0.2 if low == 0 else 0.5
+        values = [round(low + i * step, 9) for i in range(round((high - low) / step) + 1)]
+        return _axis_with(values)
+    decades = range(floor(log10(low)), ceil(log10(high)) + 1)
+    digits = (1, 2, 5) if high / low < 50 else (1, 3) if high / low < 1e4 else (1,)
+    values = [digit * 10.0**decade for decade in decades for digit in digits]
+    return _axis_with([value for value in values if low <= value <= high])
+
+
+def _axis_with(values: list[float]) -> alt.Axis:
+    # Vega leaves out every other value if there are more than the count it would have chosen.
+    return alt.Axis(values=values, tickCount=len(values), format="~g", labelOverlap=False)
+
+
+def _color(names: list[str], shown: list[str]) -> alt.Color:
+    """A colour per model of the study; the legend names those that are shown."""
+    legend = alt.Legend(symbolType="stroke", symbolOpacity=1, values=shown) if shown else None
+    return alt.Color("model:N", scale=alt.Scale(domain=names), legend=legend)
+
+
+def _tooltip(panel: Panel, x_title: str) -> list[alt.Tooltip]:
+    number = ".4g" if panel.log else ".4f"
+    return [
+        alt.Tooltip("model:N"),
+        *([alt.Tooltip("name:N", title="curve")] if any(one.name for one in panel.series) else []),
+        alt.Tooltip("x:Q", title=x_title, format=",") if x_title == "step" else alt.Tooltip("x:N", title=x_title),
+        alt.Tooltip("mean:Q", title=f"{panel.y_title}, mean", format=number),
+        alt.Tooltip("low:Q", format=number),
+        alt.Tooltip("high:Q", format=number),
+        alt.Tooltip("seeds:Q"),
+    ]
+
+
+def _curves(panel: Panel, color: alt.Color, last_step: int) -> alt.LayerChart:
+    low, _ = panel.domain
+    steps = panel.x_title == "step"
+    x = (
+        alt.X(
+            "x:Q",
+            title="step",
+            scale=alt.Scale(domain=[0, last_step], nice=False),
+            axis=alt.Axis(labelExpr=THOUSANDS, tickCount=4, grid=False, labelFlush=True, labelOverlap=True, labelSeparation=8),
+        )
+        if steps
+        else alt.X("x:O", title=panel.x_title, sort=None, axis=alt.Axis(labelAngle=0, grid=False))
+    )
+    y = alt.Y("mean:Q", title=panel.y_title, scale=_value_scale(panel), axis=_value_axis(panel))
+    curves = sorted({one.name for one in panel.series})
+    dash = alt.StrokeDash(
+        "name:N",
+        scale=alt.Scale(domain=curves, range=[[5, 4] if name in panel.dashed else [1, 0] for name in curves]),
+        legend=None,
+    )
+    means = alt.Chart(alt.NamedData(f"{panel.name}_means"))
+    shown = means.transform_filter("isValid(datum.mean)").encode(x=x, y=y, color=color)
+    band = (
+        means.transform_filter("isValid(datum.low)")
+        .transform_calculate(bottom=f"max(datum.low, {low!r})")
+        .mark_area(opacity=0.18, clip=True)
+        .encode(x=x, y=alt.Y("bottom:Q", scale=_value_scale(panel)), y2="high:Q", color=color, detail="name:N")
+    )
+    line = means.mark_line(strokeWidth=2.2, interpolate="linear").encode(x=x, y=y, color=color, strokeDash=dash)
+    hover = alt.selection_point(
+        name=f"{panel.name}_hover", on="pointermove", nearest=True, empty=False, clear="pointerout"
+    )
+    few = not steps or 0 < max((len(one.x) for one in panel.series), default=0) <= FEW
+    points = (
+        shown.mark_circle(size=55)
+        .encode(opacity=alt.condition(hover, alt.value(1), alt.value(1 if few else 0)), tooltip=_tooltip(panel, panel.x_title))
+        .add_params(hover)
+    )
+    layers: list[Any] = [*_reference_layers(panel, x), band, line]
+    if not panel.log:
+        below = shown.transform_filter(f"datum.mean < {low!r}")
+        layers.append(below.mark_point(shape="triangle-down", filled=True, size=24, opacity=1, yOffset=-2))
+    return alt.layer(*layers, points, _note(panel))
+
+
+def _reference_layers(panel: Panel, x: alt.X) -> list[Any]:
+    """Thin rules (or, where a reference varies along x, lines), labelled on the right."""
+    data = alt.Chart(alt.NamedData(f"{panel.name}_references"))
+    y = alt.Y("value:Q", scale=_value_scale(panel))
+    tooltip = [alt.Tooltip("name:N", title="reference"), alt.Tooltip("value:Q", title=panel.y_title, format=".4g")]
+    varies = any(one.x != (None,) for one in panel.references)
+    lines = (
+        data.mark_line(style="reference", strokeWidth=1.2).encode(x=x, y=y, detail="name:N", tooltip=tooltip)
+        if varies
+        else data.mark_rule(style="reference").encode(y=y, tooltip=tooltip)
+    )
+    labels = (
+        data.transform_filter("isValid(datum.label)")
+        .mark_text(style="reference-label", align="left", baseline="middle", dx=5)
+        .encode(x=alt.value("width"), y=alt.Y("at:Q", scale=_value_scale(panel)), text="label:N")
+    )
+    return [lines, labels]
+
+
+def _rows(panel: Panel, color: alt.Color, present: list[str]) -> alt.LayerChart:
+    low, _ = panel.domain
+    y = alt.Y(
+        "x:N",
+        title=None,
+        sort=None,
+        axis=alt.Axis(ticks=False, domain=False, grid=True, labelLimit=220, labelPadding=6),
+    )
+    x = alt.X("mean:Q", title=panel.y_title, scale=_value_scale(panel), axis=_value_axis(panel))
+    means = alt.Chart(alt.NamedData(f"{panel.name}_means")).transform_filter("isValid(datum.mean)")
+    place = {"y": y, "yOffset": alt.YOffset("model:N", scale=alt.Scale(domain=present)), "color": color}
+    tooltip = _tooltip(panel, panel.x_title)
+    ceiling = "datum.name === 'ceiling'"
+    bars = (
+        means.transform_filter("isValid(datum.low)")
+        .mark_rule(strokeWidth=2, opacity=0.45)
+        .encode(x=alt.X("low:Q", scale=_value_scale(panel)), x2="high:Q", **place)
+    )
+    ticks = means.transform_filter(ceiling).mark_tick(thickness=2.5, size=13, opacity=1).encode(x=x, tooltip=tooltip, **place)
+    kept = f"!({ceiling})"
+    points = means.transform_filter(f"{kept} && datum.mean >= {low!r}").mark_circle(size=62, opacity=1)
+    below = means.transform_filter(f"{kept} && datum.mean < {low!r}").mark_point(
+        shape="triangle-left", filled=True, size=70, opacity=1, xOffset=4
+    )
+    return alt.layer(bars, ticks, *(one.encode(x=x, tooltip=tooltip, **place) for one in (points, below)), _note(panel))
+
+
+def _note(panel: Panel) -> Any:
+    place = {"x": alt.value("width"), "y": alt.value(70)}
+    data = alt.Chart(alt.NamedData(f"{panel.name}_note"))
+    return data.mark_text(style="note", align="right", dx=-60).encode(text="text:N", **place)

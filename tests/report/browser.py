@@ -1,0 +1,137 @@
+"""A headless Chromium, driven through its debugging pipe: what a reader's browser makes of a page."""
+
+import base64
+import fcntl
+import json
+import os
+import select
+import shutil
+import signal
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+PATIENCE = 60.0  # seconds for one answer: starting is slow on a busy machine
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--no-first-run"]
+
+
+class Browser:
+    """`with Browser() as browser: browser.open(path); browser.evaluate('1 + 1')`
+
+    `problems` has what the console complained about, `requests` every address that was asked for.
+    """
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self.requests: list[str] = []
+        self.session: str | None = None
+        self.target: str | None = None
+        self.number = 0
+        self.buffer = b""
+
+    def __enter__(self) -> Self:
+        assert CHROMIUM is not None
+        self.profile = tempfile.mkdtemp(prefix="chromium-")
+        theirs_in, self.to = os.pipe()
+        self.back, theirs_out = os.pipe()
+        # Chromium reads from 3 and writes to 4: neither may be one of the ends that are copied there.
+        high = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in (theirs_in, theirs_out)]
+        actions = [
+            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_DUP2, high[0], 3),
+            (os.POSIX_SPAWN_DUP2, high[1], 4),
+        ]
+        command = [CHROMIUM, *FLAGS, "--remote-debugging-pipe", f"--user-data-dir={self.profile}", "about:blank"]
+        self.process = os.posix_spawn(CHROMIUM, command, os.environ, file_actions=actions, setsid=True)
+        for end in (theirs_in, theirs_out, *high):
+            os.close(end)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        os.close(self.to)
+        os.close(self.back)
+        os.killpg(self.process, signal.SIGKILL)
+        os.waitpid(self.process, 0)
+        shutil.rmtree(self.profile, ignore_errors=True)
+
+    def open(self, page: Path, width: int = 1280, height: int = 900, scheme: str = "light") -> None:
+        """A new tab of that size with the page in it, when all its plots are there."""
+        former, self.target = self.target, self.call("Target.createTarget", url="about:blank")["targetId"]
+        if former:
+            self.call("Target.closeTarget", targetId=former)
+        self.session = self.call("Target.attachToTarget", targetId=self.target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.call(f"{domain}.enable")
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.resize(width, height)
+        self.problems, self.requests = [], []
+        self.call("Page.navigate", url=page.resolve().as_uri())
+        self.wait_for("document.documentElement.dataset.ready === 'yes'")
+
+    def resize(self, width: int, height: int = 900) -> None:
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.call("Emulation.setDeviceMetricsOverride", **size)
+
+    def evaluate(self, expression: str) -> Any:
+        """The value of a JavaScript expression; a promise is waited for."""
+        answer = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        if "exceptionDetails" in answer:
+            raise RuntimeError(answer["exceptionDetails"]["exception"].get("description", "exception"))
+        return answer["result"].get("value")
+
+    def wait_for(self, condition: str) -> None:
+        """Until the condition is true, asked after every frame."""
+        deadline = time.monotonic() + PATIENCE
+        frame = "new Promise((done) => setTimeout(done, 20))"
+        while not self.evaluate(f"{frame}.then(() => ({condition}))"):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{condition} is still false; the console says {self.problems}")
+
+    def screenshot(self, path: Path, top: int = 0, height: int | None = None) -> None:
+        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
+        clip = {"x": 0, "y": top, "width": size["width"], "height": height or size["height"] - top, "scale": 1}
+        image = self.call("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)["data"]
+        path.write_bytes(base64.b64decode(image))
+
+    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        self.number += 1
+        message = {"id": self.number, "method": method, "params": parameters}
+        if self.session and not method.startswith("Target."):
+            message["sessionId"] = self.session
+        data = json.dumps(message).encode() + b"\0"
+        while data:
+            data = data[os.write(self.to, data) :]
+        while True:
+            answer = self._receive()
+            if answer.get("id") == self.number:
+                if "error" in answer:
+                    raise RuntimeError(f"{method}: {answer['error']}")
+                return answer["result"]
+            self._note(answer)
+
+    def _receive(self) -> dict[str, Any]:
+        deadline = time.monotonic() + PATIENCE
+        while b"\0" not in self.buffer:
+            ready, _, _ = select.select([self.back], [], [], max(0.0, deadline - time.monotonic()))
+            chunk = os.read(self.back, 1 << 16) if ready else b""
+            if not chunk:
+                raise TimeoutError("chromium does not answer")
+            self.buffer += chunk
+        message, _, self.buffer = self.buffer.partition(b"\0")
+        return json.loads(message)
+
+    def _note(self, event: dict[str, Any]) -> None:
+        given = event.get("params", {})
+        match event.get("method"):
+            case "Runtime.consoleAPICalled" if given["type"] in ("error", "warning", "assert"):
+                self.problems.append(" ".join(str(one.get("value", one.get("description"))) for one in given["args"]))
+            case "Runtime.exceptionThrown":
+                self.problems.append(str(given["exceptionDetails"]))
+            case "Log.entryAdded":
+                self.problems.append(given["entry"]["text"])
+            case "Network.requestWillBeSent":
+                self.requests.append(given["request"]["url"])
