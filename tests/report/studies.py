@@ -16,7 +16,8 @@ FINAL = {  # R² at the end: in distribution, held out, held out when trained on
     "informed": (0.97, 0.8, 0.7, 0.3, 0.3),
 }
 REFERENCES = {
-    "context_mean": 0.0, "nearest_neighbours": 0.35, "ridge": 0.61, "fitted_network": 0.66, "oracle": 0.995, "known_latent": 1.0
+    "context_mean": 0.0, "nearest_neighbours": 0.35, "ridge": 0.61, "fitted_network": 0.66, "oracle": 0.995,
+    "known_latent": 1.0,
 }  # fmt: skip
 
 
@@ -78,7 +79,12 @@ def make_scorecard(model: str, support: str, seed: int, steps: int) -> dict[str,
     elif model in FINAL:
         points = []
         for point in range(3):
-            values = {"none": in_dist, "true": in_dist + 0.01 * point, "wrong": 0.8 - 0.3 * point, "random": 0.85 + shift}
+            values = {
+                "none": in_dist,
+                "true": in_dist + 0.01 * point,
+                "wrong": 0.8 - 0.3 * point,
+                "random": 0.85 + shift,
+            }
             points.append({"point": point, "in_dist": values, "ood": {**values, "none": ood}})
         card["interventions"] = {"kind": "subspace", "points": points}
     return card
@@ -110,7 +116,11 @@ def make_run(
         seed=seed,
         config=config,
         rows=rows,
-        status={"state": "done" if finished else "running", "step": rows[-1]["step"] if rows else 0, "num_steps": steps},
+        status={
+            "state": "done" if finished else "running",
+            "step": rows[-1]["step"] if rows else 0,
+            "num_steps": steps,
+        },
         scorecard=make_scorecard(model, support, seed, steps) if finished else None,
         references=references if rows else None,
     )
@@ -119,7 +129,9 @@ def make_run(
 def whole_study(models: Sequence[str] = ("transformer", "hypertransformer"), seeds: int = 3) -> Study:
     """What `reproduce` leaves: models × supports × seeds, all done."""
     return Study(
-        tuple(make_run(m, s, i) for m in models for s in ("connected+", "connected", "disconnected") for i in range(seeds))
+        tuple(
+            make_run(m, s, i) for m in models for s in ("connected+", "connected", "disconnected") for i in range(seeds)
+        )
     )
 
 
@@ -141,5 +153,9 @@ HOSTILE = "</script><script>document.title='owned'</script>\"'&🦜\u2028{x}"
 def hostile_study() -> Study:
     """Names that would be code, if anything forgot to escape them."""
     return Study(
-        tuple(make_run(model, f"s{HOSTILE}", i, path=f"runs/{HOSTILE[:9]}-{i}") for model in (f"m{HOSTILE}",) for i in (0, 1))
+        tuple(
+            make_run(model, f"s{HOSTILE}", i, path=f"runs/{HOSTILE[:9]}-{i}")
+            for model in (f"m{HOSTILE}",)
+            for i in (0, 1)
+        )
     )

@@ -1,6 +1,7 @@
 import json
 import struct
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,9 @@ def test_connected_against_disconnected(study: Study, results: Any) -> None:
         for run in runs:
             masks = run.rows[-1]["ood"]["masks"]
             assert set(masks) >= OUTSIDE_BOTH
-            n, mse, spread = np.array([[masks[m][key] for key in ("episodes", "mse", "spread")] for m in OUTSIDE_BOTH]).T
+            n, mse, spread = np.array(
+                [[masks[m][key] for key in ("episodes", "mse", "spread")] for m in OUTSIDE_BOTH]
+            ).T
             pooled.append(1 - (n @ mse) / (n @ spread))
         both = row_of(results, "compared_both_means", model="transformer", name=support, x=5000)
         assert both["mean"] == pytest.approx(np.mean(pooled))
@@ -105,6 +108,7 @@ def test_references_count_once_per_seed() -> None:
     """Two models of seed 0 and one of seed 1: the mean is over two seeds, not over three runs."""
     runs = [make_run("transformer", "connected+", 0), make_run("hypertransformer", "connected+", 0)]
     other = make_run("transformer", "connected+", 1)
+    assert other.references is not None
     changed = {**other.references, "ridge": {**other.references["ridge"], "ood": {"r2": 0.41}}}
     chart = main_figure(Study((*runs, replace(other, references=changed))))
     assert row_of(chart, "ood_references", name="ridge")["value"] == pytest.approx((0.61 + 0.41) / 2)
@@ -123,11 +127,15 @@ def panel_layers(chart: Any, title: str) -> list[dict[str, Any]]:
 
 def test_one_bad_snapshot_does_not_squash_the_picture(results: Any) -> None:
     """The studies' first snapshot has an OOD R² of −40."""
-    scales = [layer["encoding"]["y"]["scale"] for layer in panel_layers(results, "A\u2002R²") if "scale" in layer["encoding"]["y"]]
+    scales = [
+        layer["encoding"]["y"]["scale"]
+        for layer in panel_layers(results, "A\u2002R²")
+        if "scale" in layer["encoding"]["y"]
+    ]
     assert scales
     assert all(scale["domain"] == [-0.5, 1.0] and scale["clamp"] for scale in scales)
     text = json.dumps(results.to_dict()["concat"][-1], ensure_ascii=False)
-    assert "drawn" in text or "Triangles" in text
+    assert "Triangles: below the view, at its edge" in text
     assert "C, hypertransformer fresh teacher: −2.48" in text
 
 
@@ -155,7 +163,9 @@ def test_masks(study: Study) -> None:
     assert {row["x"] for row in rows_of(chart, "masks_ood_means")} == {"100100", "010010", "001001"}
     for mask in ("100100", "001001"):
         values = [run.rows[-1]["ood"]["masks"][mask]["r2"] for run in runs]
-        assert row_of(chart, "masks_ood_means", model="hypertransformer", x=mask)["mean"] == pytest.approx(np.mean(values))
+        assert row_of(chart, "masks_ood_means", model="hypertransformer", x=mask)["mean"] == pytest.approx(
+            np.mean(values)
+        )
     assert len({row["x"] for row in rows_of(chart, "masks_in_dist_means")}) == 12
 
 
@@ -174,7 +184,9 @@ def test_probe_modules_and_interventions(study: Study) -> None:
     assert row["mean"] == pytest.approx(np.mean([run.rows[-1]["probe"]["ood"][1] for run in runs]))
     chart = modules_figure(study)
     values = [run.scorecard["modules"]["single"][2]["r2"] for run in runs]
-    assert row_of(chart, "modules_single_means", x="module 3", name="recovered")["mean"] == pytest.approx(np.mean(values))
+    assert row_of(chart, "modules_single_means", x="module 3", name="recovered")["mean"] == pytest.approx(
+        np.mean(values)
+    )
     assert row_of(chart, "modules_single_means", x="module 3", name="ceiling")["mean"] == pytest.approx(0.97)
     assert {row["x"] for row in rows_of(chart, "modules_held_out_means")} == {"100100", "010010", "001001"}
     chart = interventions_figure(study)
@@ -185,7 +197,14 @@ def test_probe_modules_and_interventions(study: Study) -> None:
 
 
 def test_what_is_missing_is_said() -> None:
-    assert list(figures(whole_study(seeds=1))) == ["results", "masks", "active_modules", "probe", "modules", "interventions"]
+    assert list(figures(whole_study(seeds=1))) == [
+        "results",
+        "masks",
+        "active_modules",
+        "probe",
+        "modules",
+        "interventions",
+    ]
     assert list(figures(half_study())) == ["results", "masks", "probe"]
     chart = main_figure(half_study())
     assert rows_of(chart, "compared_note") == [{"text": "no run yet"}]
@@ -208,9 +227,9 @@ def test_colours_stay_with_their_models() -> None:
 def test_labels_keep_apart(heights: list[float]) -> None:
     moved = spread_out(heights)
     assert len(moved) == len(heights)
-    assert all(b - a >= LABEL_GAP - 1e-9 for a, b in zip(moved, moved[1:], strict=False))
+    assert all(b - a >= LABEL_GAP - 1e-9 for a, b in pairwise(moved))
     assert all(height <= 1 for height in moved)
-    if all(b - a >= LABEL_GAP for a, b in zip(heights, heights[1:], strict=False)):
+    if all(b - a >= LABEL_GAP for a, b in pairwise(heights)):
         assert moved == heights
 
 
@@ -228,4 +247,6 @@ def test_files(tmp_path: Path, make: Any) -> None:
             assert height > 400
         else:
             assert b"<script" not in data
-            assert all(model.split("<")[0] in data.decode() for model in {run.model for run in study.runs if run.scorecard})
+            assert all(
+                model.split("<")[0] in data.decode() for model in {run.model for run in study.runs if run.scorecard}
+            )

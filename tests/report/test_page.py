@@ -1,10 +1,10 @@
 import json
-import shutil
 from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import sha256
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from recombine.report.panels import panels
 from recombine.report.series import drawable, models
 from recombine.report.verdict import Part, Verdict
 from tests.report.browser import CHROMIUM, Browser
-from tests.report.studies import HOSTILE, half_study, hostile_study, make_run, own_study, whole_study
+from tests.report.studies import HOSTILE, half_study, hostile_study, own_study, whole_study
 
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
 VERDICTS = (
@@ -173,10 +173,16 @@ def test_the_watcher_sees_problems(browser: Browser, tmp_path: Path) -> None:
     """What the test above would say of a page that logs an error, and of one that asks for an image."""
     ready = "document.documentElement.dataset.ready = 'yes'"
     bad = tmp_path / "bad.html"
-    bad.write_text(f"<img src='http://127.0.0.1:9/x.png'><script>console.error('oh'); {ready}</script>", encoding="utf-8")
+    bad.write_text(
+        f"<img src='http://127.0.0.1:9/x.png'><script>console.error('oh'); {ready}</script>", encoding="utf-8"
+    )
     browser.open(bad)
     assert "oh" in browser.problems
     assert "http://127.0.0.1:9/x.png" in browser.requests
+
+
+def close(value: Any) -> Any:
+    return pytest.approx(value, rel=1e-5, abs=1e-5) if isinstance(value, float) else value
 
 
 @needs_browser
@@ -188,13 +194,15 @@ def test_the_page_and_the_files_draw_the_same_numbers(browser: Browser, place: P
     for panel in panels(study).values():
         expected = tables(study, panel, lambda run, panel=panel: not panel.by_support or run.support == support)
         shown = browser.evaluate(f"window.recombine.tables({panel.name!r})")
-        for table in (f"{panel.name}_means", f"{panel.name}_references"):
+        for table in shown.keys() - {f"{panel.name}_note"}:
             assert len(shown[table]) == len(expected[table])
             for theirs, ours in zip(shown[table], expected[table], strict=True):
-                assert theirs == {key: pytest.approx(value, rel=1e-5, abs=1e-5) for key, value in ours.items()}
+                assert theirs == {key: close(value) for key, value in ours.items()}
 
 
-def pooled_by_hand(study: Study, model: str, chosen: list[str], split: str = "ood", support: str = "connected+") -> float:
+def pooled_by_hand(
+    study: Study, model: str, chosen: list[str], split: str = "ood", support: str = "connected+"
+) -> float:
     values = []
     for run in study.runs:
         if (run.model, run.support) == (model, support):
@@ -205,7 +213,9 @@ def pooled_by_hand(study: Study, model: str, chosen: list[str], split: str = "oo
 
 
 def shown_pooled(browser: Browser) -> dict[str, float]:
-    rows = browser.evaluate("[...document.querySelectorAll('#pooled tr')].map((r) => [...r.cells].map((c) => c.textContent))")
+    rows = browser.evaluate(
+        "[...document.querySelectorAll('#pooled tr')].map((r) => [...r.cells].map((c) => c.textContent))"
+    )
     return {row[0]: float(row[1].replace("−", "-")) for row in rows}
 
 
@@ -227,7 +237,9 @@ def test_any_masks_together(browser: Browser, place: Path) -> None:
     browser.open(place / "whole.html")
     every = ["100100", "010010", "001001"]
     at_first = shown_pooled(browser)
-    final = [run.rows[-1]["ood"]["r2"] for run in study.runs if (run.model, run.support) == ("transformer", "connected+")]
+    final = [
+        run.rows[-1]["ood"]["r2"] for run in study.runs if (run.model, run.support) == ("transformer", "connected+")
+    ]
     assert at_first["transformer"] == pytest.approx(np.mean(final), abs=6e-5)  # all masks together: the split's R²
     path = "document.querySelector('[data-panel=explore] .mark-line path').getAttribute('d')"
     line = browser.evaluate(path)
@@ -245,7 +257,9 @@ def test_any_masks_together(browser: Browser, place: Path) -> None:
     assert browser.evaluate("document.querySelectorAll('input[name=mask]').length") == 12
     choose(browser, "#split", "control")
     assert browser.evaluate("document.getElementById('masks').hidden")
-    control = [run.rows[-1]["control"]["r2"] for run in study.runs if (run.model, run.support) == ("transformer", "connected+")]
+    control = [
+        run.rows[-1]["control"]["r2"] for run in study.runs if (run.model, run.support) == ("transformer", "connected+")
+    ]
     assert shown_pooled(browser)["transformer"] == pytest.approx(np.mean(control), abs=6e-5)
     assert browser.problems == []
 
@@ -273,10 +287,10 @@ def test_seeds_models_and_supports(browser: Browser, place: Path) -> None:
 def test_a_phone_needs_no_sideways_scrolling(browser: Browser, place: Path, name: str) -> None:
     browser.open(place / f"{name}.html", width=390, height=844)
     assert browser.evaluate("document.documentElement.scrollWidth") <= 390
-    outside = (
-        "[...document.querySelectorAll('.plot svg.marks')].filter((svg) => svg.getBoundingClientRect().right > 390.5).length"
+    right = (
+        "Math.max(...[...document.querySelectorAll('.plot svg.marks')].map((svg) => svg.getBoundingClientRect().right))"
     )
-    assert browser.evaluate(outside) == 0
+    assert browser.evaluate(right) <= 390.5
     assert browser.evaluate("document.querySelector('.plot svg.marks').getBoundingClientRect().width") > 250
     browser.resize(1280)
     browser.wait_for("document.querySelector('.plot svg.marks').getBoundingClientRect().width > 420")
@@ -285,7 +299,8 @@ def test_a_phone_needs_no_sideways_scrolling(browser: Browser, place: Path, name
 LUMINANCE = """(() => {
   const parts = (text) => text.match(/[\\d.]+/g).map(Number);
   const light = (text) => {
-    const [r, g, b] = parts(text).map((v) => v / 255).map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+    const linear = (v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    const [r, g, b] = parts(text).map((v) => linear(v / 255));
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
   const ground = (element) => {
@@ -296,7 +311,8 @@ LUMINANCE = """(() => {
     return 'rgb(255, 255, 255)';
   };
   const low = [];
-  for (const element of document.querySelectorAll('h1, h2, h3, p, th, td, small, label, code, button, select, .badge, .state, .need')) {
+  const kinds = 'h1, h2, h3, p, th, td, small, label, code, button, select, .badge, .state, .need';
+  for (const element of document.querySelectorAll(kinds)) {
     if (!element.textContent.trim() || element.closest('.vega-embed')) continue;
     const [a, b] = [light(getComputedStyle(element).color), light(ground(element))].sort((x, y) => y - x);
     if ((a + 0.05) / (b + 0.05) < 4.5) low.push(element.tagName + '.' + element.className);
@@ -313,10 +329,10 @@ def test_light_and_dark(browser: Browser, place: Path, scheme: str) -> None:
     assert browser.evaluate(theme) == scheme
     assert browser.evaluate(LUMINANCE) == []
     other = {"light": "dark", "dark": "light"}[scheme]
-    grounds = {"light": "#ffffff", "dark": "#161c23"}
-    ground = f"(document.querySelector('[data-panel=ood] svg.marks').outerHTML.includes('{grounds[other]}'))"
+    grounds = {"light": "rgb(255, 255, 255)", "dark": "rgb(22, 28, 35)"}
+    plot = "document.querySelector('.plot[data-panel=explore] svg.marks')"
     browser.evaluate("document.getElementById('theme').click()")
-    browser.wait_for(ground)
+    browser.wait_for(f"{plot} !== null && getComputedStyle({plot}).backgroundColor === '{grounds[other]}'")
     assert browser.evaluate(theme) == other
     assert browser.evaluate(LUMINANCE) == []
     browser.evaluate("localStorage.clear()")
@@ -337,10 +353,12 @@ def test_tables_and_controls_have_names(browser: Browser, place: Path) -> None:
     browser.open(place / "whole.html")
     nameless = "[...document.querySelectorAll('input, select')].filter((e) => !e.labels.length).length"
     assert browser.evaluate(nameless) == 0
-    assert browser.evaluate("[...document.querySelectorAll('table')].every((t) => t.tHead.querySelectorAll('th[scope=col]').length)")
+    assert browser.evaluate(
+        "[...document.querySelectorAll('table')].every((t) => t.tHead.querySelectorAll('th[scope=col]').length)"
+    )
     levels = browser.evaluate("[...document.querySelectorAll('h1, h2, h3')].map((h) => Number(h.tagName[1]))")
     assert levels[0] == 1
-    assert all(b - a <= 1 for a, b in zip(levels, levels[1:], strict=False))
+    assert all(b - a <= 1 for a, b in pairwise(levels))
 
 
 @needs_browser
@@ -360,11 +378,3 @@ def test_a_tooltip_has_the_exact_value(browser: Browser, place: Path) -> None:
     value = run.rows[-1]["in_dist"]["r2"]
     assert f"{step:,}" in text
     assert f"{value:.4f}" in text
-
-
-def test_a_page_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
-    bad = replace(make_run("transformer", "connected+", 0), rows=({"step": object()},))
-    with pytest.raises((TypeError, ValueError)):
-        write_page(Study((bad,)), (), tmp_path / "report.html")
-    assert list(tmp_path.iterdir()) == []
-    shutil.rmtree(tmp_path)

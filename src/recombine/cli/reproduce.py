@@ -107,7 +107,7 @@ class Reproduce:
                 if event.kind == "failed":
                     failed[event.job.name] = event.data["error"]
                 try:
-                    renewal.update(finished=event.kind == "done", has_rows=event.kind == "progress")
+                    renewal.update(finished=event.kind == "done", has_rows=bool(event.data.get("row")))
                 except InputError as error:  # a run of another kind in the directory: said once, at the end again
                     display.say(str(error))
         return failed

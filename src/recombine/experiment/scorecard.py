@@ -88,18 +88,8 @@ def active_modules_episodes(config: Config, teacher: Teacher) -> Iterator[tuple[
     """Tasks of k active modules, all masks of k alike, for each k."""
     task = config.task
     for k in range(1, min(task.num_modules, MOST_ACTIVE) + 1):
-        masks = k_hot_masks(task.num_modules, k)
-        yield (
-            k,
-            sample_masks(
-                config.seed, Stream.active_modules, teacher, masks, task.episode_length, _fewer(config), step=k
-            ),
-        )
-
-
-def _fewer(config: Config) -> int:
-    """A quarter of the episodes: there are six such sets, and the references score each of them too."""
-    return max(2, config.measure.episodes // 4)
+        masks, count = k_hot_masks(task.num_modules, k), config.measure.episodes
+        yield k, sample_masks(config.seed, Stream.active_modules, teacher, masks, task.episode_length, count, step=k)
 
 
 def _recovered(config: Config, entry: Recovered) -> dict[str, Any]:

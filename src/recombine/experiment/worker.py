@@ -1,11 +1,13 @@
-"""`python -m recombine.experiment.worker`: one job, in a process of its own.
+"""`python -m recombine.experiment.worker`: jobs, one after the other, in a process of its own.
 
-The job comes as a line of JSON on stdin, events go out as lines of JSON on stdout. When stdin closes, whoever started
-the worker is gone, and it saves and leaves, as on SIGTERM.
+A job comes as a line of JSON on stdin, events go out as lines of JSON on stdout. When stdin closes, whoever started the
+worker is gone or has no more to do, and it saves and leaves, as on SIGTERM. One process for many jobs: what it has
+compiled for one it has for the next.
 """
 
 import json
 import os
+import queue
 import signal
 import sys
 import threading
@@ -23,21 +25,23 @@ SECONDS_BETWEEN_EVENTS = 0.5
 
 def main() -> int:
     prepare(threads=1)
-    job = json.loads(sys.stdin.readline())
-    threading.Thread(target=_leave_when_alone, daemon=True).start()
-    try:
-        run_interruptibly(lambda request: _work(job, request), lambda text: None)
-    except Interrupted as interrupted:
-        return 128 + interrupted.signum
-    except (InputError, OSError, ArithmeticError, MemoryError) as error:
-        _tell("failed", error=str(error) or type(error).__name__)
-        return 1
-    _tell("done")
-    return 0
+    jobs: queue.Queue[dict[str, Any]] = queue.Queue()
+    threading.Thread(target=_receive, args=(jobs,), daemon=True).start()
+    while True:
+        job = jobs.get()
+        try:
+            run_interruptibly(lambda request, job=job: _work(job, request), lambda text: None)
+        except Interrupted as interrupted:
+            return 128 + interrupted.signum
+        except (InputError, OSError, ArithmeticError, MemoryError) as error:
+            _tell("failed", error=str(error) or type(error).__name__)
+        else:
+            _tell("done")
 
 
-def _leave_when_alone() -> None:
-    sys.stdin.read()
+def _receive(jobs: "queue.Queue[dict[str, Any]]") -> None:
+    for line in sys.stdin:
+        jobs.put(json.loads(line))
     os.kill(os.getpid(), signal.SIGTERM)
 
 

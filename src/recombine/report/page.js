@@ -115,9 +115,11 @@
   function tables(name) {
     const panel = study.panels[name];
     const rows = summarise(name === "explore" ? explored() : panel.series, panel.bySupport);
+    // A panel of rows has no layer of references, and Vega refuses a table that no layer uses.
+    const lines = panel.rowHeight ? {} : { [`${name}_references`]: label(references(panel.references, panel.bySupport), panel) };
     return {
+      ...lines,
       [`${name}_means`]: rows,
-      [`${name}_references`]: label(references(panel.references, panel.bySupport), panel),
       [`${name}_note`]: rows.length ? [] : [{ text: study.runs.length && panel.series.length ? "nothing selected" : study.nothing }],
     };
   }

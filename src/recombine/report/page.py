@@ -49,7 +49,7 @@ def render_page(study: "Study", verdicts: Sequence["Verdict"], directory: Path, 
     style = here.with_name("page.css").read_text(encoding="utf-8")
     major, minor, *_ = alt.SCHEMA_VERSION.removeprefix("v").split(".")
     scripts = [
-        vl_convert.javascript_bundle(vl_version=f"{major}.{minor}"),
+        vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=f"{major}.{minor}"),
         here.with_name("page.js").read_text(encoding="utf-8"),
     ]
     return f"""<!doctype html>
@@ -64,7 +64,8 @@ def render_page(study: "Study", verdicts: Sequence["Verdict"], directory: Path, 
 </head>
 <body>
 <header>
-<div><p class="brand">Recombine</p><button type="button" id="theme" aria-label="Change between dark and light">Dark</button></div>
+<div><p class="brand">Recombine</p>
+<button type="button" id="theme" aria-label="Change between dark and light">Dark</button></div>
 <h1>{escape(title)}</h1>
 <p>{QUESTION}</p>
 <p class="caption">{settings(study)}</p>
@@ -77,7 +78,8 @@ def render_page(study: "Study", verdicts: Sequence["Verdict"], directory: Path, 
 {figure_sections(study)}
 {explore_section()}
 <section aria-labelledby="scores"><h2 id="scores">Models and references</h2>
-<p class="caption">R² at the last snapshot, mean over seeds. A model's score means something only between the references.</p>
+<p class="caption">R² at the last snapshot, mean over seeds.
+A model's score means something only between the references.</p>
 {score_section(study)}</section>
 <section aria-labelledby="runs"><h2 id="runs">Runs</h2>
 {run_section(study, directory)}</section>

@@ -11,7 +11,12 @@ from recombine.report.series import Series, finite, lookup, models, quantile, su
 if TYPE_CHECKING:
     from recombine.report.collect import RunRecord, Study
 
-SPLITS = {"ood": "held-out masks", "in_dist": "masks trained on", "control": "control", "control_modules": "fresh modules"}
+SPLITS = {
+    "ood": "held-out masks",
+    "in_dist": "masks trained on",
+    "control": "control",
+    "control_modules": "fresh modules",
+}
 HEIGHT, ROW = 210, 26
 DIGITS = 7
 EXPLORE = "explore"

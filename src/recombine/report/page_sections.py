@@ -4,7 +4,7 @@ import os
 import shlex
 from collections.abc import Iterable, Sequence
 from html import escape
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +60,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") ->
         cells = "".join(f'<td data-label="{title}">{cell}</td>' for title, cell in zip(head[1:], rest, strict=True))
         lines.append(f'<tr><th scope="row">{first}</th>{cells}</tr>')
     body = "\n".join(lines)
-    return f'<div class="scroll" tabindex="0"><table class="{kind}"><thead><tr>{headers}</tr></thead>\n<tbody>{body}</tbody></table></div>'
+    inside = f"<thead><tr>{headers}</tr></thead>\n<tbody>{body}</tbody>"
+    return f'<div class="scroll" tabindex="0"><table class="{kind}">{inside}</table></div>'
 
 
 def badge(state: str) -> str:
@@ -90,7 +91,8 @@ def _part(part: "Part") -> str:
     _, icon = STATES.get(part.state, ("open", "?"))
     seeds = f' title="each seed: {", ".join(map(number, part.effects))}"' if len(part.effects) > 1 else ""
     return (
-        f'<li{seeds}><span role="img" aria-label="{escape(part.state)}">{icon}</span> {escape(part.statistic)}: {found}, '
+        f'<li{seeds}><span role="img" aria-label="{escape(part.state)}">{icon}</span> '
+        f"{escape(part.statistic)}: {found}, "
         f'<span class="need">claimed {escape(sign)} {short(part.threshold)}</span></li>'
     )
 
@@ -114,8 +116,9 @@ def plot(panel: Panel, support: str) -> str:
     named = f'<span class="support">{escape(support)}</span>'
     lines = " · ".join(escape(line).replace("{support}", named) for line in panel.subtitle)
     return (
-        f'<figure><figcaption><h3>{escape(panel.title)}</h3><p>{lines}</p></figcaption>'
-        f'<div class="plot" data-panel="{panel.name}" role="group" aria-label="Plot: {escape(panel.title)}"></div></figure>'
+        f"<figure><figcaption><h3>{escape(panel.title)}</h3><p>{lines}</p></figcaption>"
+        f'<div class="plot" data-panel="{panel.name}" role="group" aria-label="Plot: {escape(panel.title)}"></div>'
+        "</figure>"
     )
 
 
@@ -130,7 +133,7 @@ def control_section(study: "Study") -> str:
     seeds = "".join(f'<option value="{seed}">seed {seed}</option>' for seed in sorted({run.seed for run in study.runs}))
     return (
         '<form id="controls" aria-label="What the plots show">'
-        f'<fieldset><legend>Models</legend>{boxes}</fieldset>'
+        f"<fieldset><legend>Models</legend>{boxes}</fieldset>"
         f'<label>Trained on <select id="support">{options}</select></label>'
         f'<label>Seeds <select id="seed"><option value="all">all</option>{seeds}</select></label>'
         "</form>"
@@ -149,7 +152,8 @@ def explore_section() -> str:
         f'<div><div class="plot" data-panel="{EXPLORE}" role="group" aria-label="Plot: pooled R² over training"></div>'
         '<div class="scroll" tabindex="0"><table><caption>Pooled R² at the last snapshot</caption><thead><tr>'
         '<th scope="col">Model</th><th scope="col">R²</th><th scope="col">Interval</th><th scope="col">Seeds</th>'
-        '<th scope="col">Step</th></tr></thead><tbody id="pooled" aria-live="polite"></tbody></table></div></div></div></section>'
+        '<th scope="col">Step</th></tr></thead><tbody id="pooled" aria-live="polite"></tbody></table></div></div>'
+        "</div></section>"
     )
 
 
@@ -220,7 +224,7 @@ def _unfinished(run: "RunRecord", step: int, total: int) -> str:
 def again_section(study: "Study", directory: Path) -> str:
     """The commands, to be run from the directory that the page is in."""
     paths = [relative(run.path, directory) for run in study.runs]
-    parents = list(dict.fromkeys(os.path.dirname(path) or "." for path in paths))  # noqa: PTH120: a path for a shell
+    parents = dict.fromkeys(PurePosixPath(path).parent.as_posix() for path in paths)
     report = " ".join(["recombine report", *map(shlex.quote, parents)])
     lines = [f"<p>The figures and this page, from the runs:</p><pre><code>{escape(report)}</code></pre>"]
     if paths:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 NOTHING = "no run yet"
 FLOORS = (0.0, -0.5)
-LABEL_GAP = 0.078  # between two labels of references, as a fraction of the panel's height
+LABEL_GAP = 0.085  # between two labels of references, as a fraction of the panel's height
 FEW = 12  # so few points on a curve are drawn as points, too
 R2 = "R²"
 THOUSANDS = "datum.value >= 1000 ? format(datum.value / 1000, '~g') + 'k' : format(datum.value, '~g')"
@@ -53,10 +53,8 @@ def loss_domain(series: Sequence[Series], largest: float | None) -> tuple[float,
     return low, max(min(high, largest or high), low * 2)
 
 
-def tables(
-    study: "Study", panel: Panel, chosen: Callable[["RunRecord"], bool]
-) -> dict[str, list[dict[str, Any]]]:
-    """The rows behind a panel's chart: the means of the chosen runs, the references, and what to say if there is none."""
+def tables(study: "Study", panel: Panel, chosen: Callable[["RunRecord"], bool]) -> dict[str, list[dict[str, Any]]]:
+    """The rows behind a panel's chart: the chosen runs' means, the references, and what to say if there is none."""
     rows = summarise(study, panel.series, chosen)
     return {
         f"{panel.name}_means": rows,
@@ -148,7 +146,7 @@ def _tooltip(panel: Panel, x_title: str) -> list[alt.Tooltip]:
     ]
 
 
-def _curves(panel: Panel, color: alt.Color, last_step: int) -> alt.LayerChart:
+def _curves(panel: Panel, color: alt.Color, last_step: int) -> Any:
     low, _ = panel.domain
     steps = panel.x_title == "step"
     x = (
@@ -156,7 +154,9 @@ def _curves(panel: Panel, color: alt.Color, last_step: int) -> alt.LayerChart:
             "x:Q",
             title="step",
             scale=alt.Scale(domain=[0, last_step], nice=False),
-            axis=alt.Axis(labelExpr=THOUSANDS, tickCount=4, grid=False, labelFlush=True, labelOverlap=True, labelSeparation=8),
+            axis=alt.Axis(
+                labelExpr=THOUSANDS, tickCount=4, grid=False, labelFlush=True, labelOverlap=True, labelSeparation=8
+            ),
         )
         if steps
         else alt.X("x:O", title=panel.x_title, sort=None, axis=alt.Axis(labelAngle=0, grid=False))
@@ -183,7 +183,10 @@ def _curves(panel: Panel, color: alt.Color, last_step: int) -> alt.LayerChart:
     few = not steps or 0 < max((len(one.x) for one in panel.series), default=0) <= FEW
     points = (
         shown.mark_circle(size=55)
-        .encode(opacity=alt.condition(hover, alt.value(1), alt.value(1 if few else 0)), tooltip=_tooltip(panel, panel.x_title))
+        .encode(
+            opacity=alt.condition(hover, alt.value(1), alt.value(1 if few else 0)),
+            tooltip=_tooltip(panel, panel.x_title),
+        )
         .add_params(hover)
     )
     layers: list[Any] = [*_reference_layers(panel, x), band, line]
@@ -212,7 +215,7 @@ def _reference_layers(panel: Panel, x: alt.X) -> list[Any]:
     return [lines, labels]
 
 
-def _rows(panel: Panel, color: alt.Color, present: list[str]) -> alt.LayerChart:
+def _rows(panel: Panel, color: alt.Color, present: list[str]) -> Any:
     low, _ = panel.domain
     y = alt.Y(
         "x:N",
@@ -230,7 +233,11 @@ def _rows(panel: Panel, color: alt.Color, present: list[str]) -> alt.LayerChart:
         .mark_rule(strokeWidth=2, opacity=0.45)
         .encode(x=alt.X("low:Q", scale=_value_scale(panel)), x2="high:Q", **place)
     )
-    ticks = means.transform_filter(ceiling).mark_tick(thickness=2.5, size=13, opacity=1).encode(x=x, tooltip=tooltip, **place)
+    ticks = (
+        means.transform_filter(ceiling)
+        .mark_tick(thickness=2.5, size=13, opacity=1)
+        .encode(x=x, tooltip=tooltip, **place)
+    )
     kept = f"!({ceiling})"
     points = means.transform_filter(f"{kept} && datum.mean >= {low!r}").mark_circle(size=62, opacity=1)
     below = means.transform_filter(f"{kept} && datum.mean < {low!r}").mark_point(

@@ -25,8 +25,8 @@ class Figure(NamedTuple):
 FIGURES = {
     "results": Figure(
         "Generalisation to unseen combinations of modules",
-        "Lines are means over seeds; bands are the range of two seeds, or the 95 % interval of the mean of three or more. "
-        "Grey rules are the references. R² below the axis is drawn at its edge, as a triangle.",
+        "Lines are means over seeds; bands are the range of two seeds, or the 95 % interval of the mean of three or "
+        "more. Grey rules are the references. R² below the axis is drawn at its edge, as a triangle.",
         ("ood", "probe", "loss", "control", "compared", "compared_both", "in_dist"),
     ),
     "masks": Figure(
@@ -84,7 +84,8 @@ def _results(study: "Study") -> list[Panel]:
             domain=loss_domain(loss, max(largest, default=None)),
         ),
         Panel(
-            "probe", "B\u2002Latent decoded, held-out masks", ("solid: last residual stream", "dashed: the bottleneck's latent"),
+            "probe", "B\u2002Latent decoded, held-out masks",
+            ("solid: last residual stream", "dashed: the bottleneck's latent"),
             tuple(probe), y_title="R² of the probe", dashed=("latent",), domain=r2_domain(probe),
         ),
         Panel(
@@ -144,8 +145,8 @@ def _active_modules(study: "Study") -> Iterable[Panel]:
                 lines.append(_by_count(i, label, by_count))
     if series:
         yield Panel(
-            "active_modules", "R² by the number of active modules", ("trained on {support}",), tuple(series), tuple(lines),
-            x_title="active modules k", domain=r2_domain(series),
+            "active_modules", "R² by the number of active modules", ("trained on {support}",),
+            tuple(series), tuple(lines), x_title="active modules k", domain=r2_domain(series),
         )  # fmt: skip
 
 
@@ -184,7 +185,12 @@ def _modules(study: "Study") -> Iterable[Panel]:
 
 
 def _interventions(study: "Study") -> Iterable[Panel]:
-    latent = {"inferred": "as inferred", "true": "the true latent", "wrong": "a wrong latent", "interpolated": "interpolated"}
+    latent = {
+        "inferred": "as inferred",
+        "true": "the true latent",
+        "wrong": "a wrong latent",
+        "interpolated": "interpolated",
+    }
     subspace = {"none": "untouched", "true": "the true code", "wrong": "a wrong code", "random": "a random code"}
     for split, words in (("in_dist", "in distribution"), ("ood", "held-out masks")):
         codes, points = [], []
@@ -200,11 +206,18 @@ def _interventions(study: "Study") -> Iterable[Panel]:
             yield _row_panel(f"latent_{split}", title, ("trained on {support}",), codes, "latent", DEEP_FLOORS)
         if points:
             title = f"Subspace replaced, {words}"
-            yield _row_panel(f"subspace_{split}", title, ("in the residual stream after …",), points, "code", DEEP_FLOORS)
+            yield _row_panel(
+                f"subspace_{split}", title, ("in the residual stream after …",), points, "code", DEEP_FLOORS
+            )
 
 
 def _row_panel(
-    name: str, title: str, lines: tuple[str, ...], series: list[Series], x_title: str, floors: tuple[float, ...] = (0.0, -0.5)
+    name: str,
+    title: str,
+    lines: tuple[str, ...],
+    series: list[Series],
+    x_title: str,
+    floors: tuple[float, ...] = (0.0, -0.5),
 ) -> Panel:
     return Panel(name, title, lines, tuple(series), x_title=x_title, domain=r2_domain(series, floors), rows=True)
 

@@ -10,16 +10,16 @@ SECONDS_BETWEEN = 60.0
 
 
 class ReportRenewal:
-    """Decides when the report is written anew: the page every minute, the figures when a run has finished."""
+    """Writes the page when a run has finished, and every minute; drawing the figures' files is left to the end."""
 
     def __init__(self, runs: Sequence[Path], out: Path):
         self.runs, self.out = runs, out
-        self.written = 0.0
+        self.written: float | None = None
 
     def update(self, finished: bool, has_rows: bool) -> None:
-        due = has_rows and time.monotonic() - self.written >= SECONDS_BETWEEN
-        if finished and not self.written and not has_rows:
-            return  # references alone are no picture yet
-        if finished or due:
-            write_report(self.runs, self.out, figures=finished)
+        first = self.written is None
+        if first and not has_rows:
+            return  # references alone are no picture
+        if first or finished or time.monotonic() - (self.written or 0.0) >= SECONDS_BETWEEN:
+            write_report(self.runs, self.out, figures=False)
             self.written = time.monotonic()

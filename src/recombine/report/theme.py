@@ -26,7 +26,7 @@ def colors(models: list[str], dark: bool = False) -> list[str]:
 
 
 def config(models: list[str], dark: bool = False, size: int = 13) -> dict[str, Any]:
-    """Vega-Lite's configuration: everything about a chart's look that is not its data. `size` is the text's, in pixels."""
+    """Vega-Lite's configuration: all of a chart's look that is not its data. `size` is the text's, in pixels."""
     tone = DARK if dark else LIGHT
     return {
         "background": tone["paper"],

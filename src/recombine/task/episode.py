@@ -8,7 +8,7 @@ from math import sqrt
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from recombine.task.latent import sample_latent
 from recombine.task.teacher import Teacher, init_teacher
@@ -76,7 +76,7 @@ def sample_control_episodes(
     masks: Float[Array, "S M"],
     length: int,
     num_episodes: int,
-    keep_readout: bool = False,
+    keep_readout: bool | Bool[Array, ""] = False,
     num_masks: int | Int[Array, ""] | None = None,
 ) -> tuple[Teacher, Episode]:
     """A batch of unstructured tasks: each by a teacher of its own, which is returned too (leading axis on θ and a).
@@ -88,8 +88,7 @@ def sample_control_episodes(
     def sample(key: Key[Array, ""]) -> tuple[Teacher, Episode]:
         teacher_key, episode_key = jax.random.split(key)
         fresh = init_teacher(teacher_key, num_modules, input_dim, hidden_dim)
-        if keep_readout:
-            fresh = Teacher(fresh.theta, teacher.a)
+        fresh = Teacher(fresh.theta, jnp.where(keep_readout, teacher.a, fresh.a))
         return fresh, sample_episode(episode_key, fresh, masks, length, num_masks)
 
     return jax.vmap(sample)(episode_keys(key, num_episodes))

@@ -52,7 +52,8 @@ def sample_split(
         return teacher, sample_masks(seed, Stream[split], teacher, masks, length, num_episodes, step=step)
     check_size("length", length, least=2)
     key, masks = stream_key(seed, Stream[split], step), mask_rows(support.masks_of(split))
-    return _jit_control(key, teacher, masks.rows, length, num_episodes, split == "control_modules", masks.count)
+    keep_readout = jnp.asarray(split == "control_modules")  # an array: one program for both
+    return _jit_control(key, teacher, masks.rows, length, num_episodes, keep_readout, masks.count)
 
 
 def sample_masks(

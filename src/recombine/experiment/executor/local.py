@@ -8,6 +8,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import IO, Any, NamedTuple
 
 from recombine.experiment.interrupt import StopRequest
@@ -31,10 +32,11 @@ class Event(NamedTuple):
 
 
 class _Worker:
-    """A process and the threads that read what it says."""
+    """A process, its job, and the threads that read what it says."""
 
-    def __init__(self, job: Job, events: "queue.Queue[Event]"):
-        self.job, self.events = job, events
+    def __init__(self, events: "queue.Queue[tuple[_Worker, str, dict[str, Any]]]"):
+        self.events = events
+        self.job: Job | None = None
         self.said: deque[str] = deque(maxlen=20)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "recombine.experiment.worker"],
@@ -44,36 +46,36 @@ class _Worker:
             text=True,
             start_new_session=True,  # Ctrl-C on a terminal is for the process started there, which passes it on
         )
-        assert self.process.stdin is not None
         assert self.process.stdout is not None
         assert self.process.stderr is not None
-        self.process.stdin.write(json.dumps(job.request) + "\n")
-        self.process.stdin.flush()  # and left open: a worker leaves when it closes
-        self.listening = [
-            threading.Thread(target=self._listen, args=(self.process.stdout,), daemon=True),
-            threading.Thread(target=self._remember, args=(self.process.stderr,), daemon=True),
-        ]
-        for thread in self.listening:
-            thread.start()
+        self.remembering = threading.Thread(target=self._remember, args=(self.process.stderr,), daemon=True)
+        self.remembering.start()
+        threading.Thread(target=self._listen, args=(self.process.stdout,), daemon=True).start()
+
+    def give(self, job: Job) -> None:
+        self.job = job
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):  # it has ended, which the listening thread tells
+            self.process.stdin.write(json.dumps(job.request) + "\n")
+            self.process.stdin.flush()  # and left open: a worker leaves when it closes
 
     def _listen(self, lines: IO[str]) -> None:
-        last = ""
         for line in lines:
             try:
                 data = json.loads(line)
-                last = data.pop("event")
+                kind = data.pop("event")
             except (ValueError, KeyError, AttributeError):  # a library that prints
                 self.said.append(line.rstrip())
-                continue
-            self.events.put(Event(self.job, last, data))
+            else:
+                self.events.put((self, kind, data))
         code = self.process.wait()
-        if code in (128 + signal.SIGTERM, 128 + signal.SIGINT):
-            self.events.put(Event(self.job, "interrupted", {}))
-        elif last not in ("done", "failed"):
-            self.listening[1].join(1.0)
-            tail = self.said[-1] if self.said else ""
-            how = f"signal {-code}" if code < 0 else f"exit code {code}"
-            self.events.put(Event(self.job, "failed", {"error": f"the worker ended with {how}. {tail}".strip()}))
+        if code in (128 + signal.SIGTERM, 128 + signal.SIGINT, -signal.SIGTERM):
+            self.events.put((self, "interrupted", {}))
+            return
+        self.remembering.join(1.0)
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        tail = self.said[-1] if self.said else ""
+        self.events.put((self, "failed", {"error": f"the worker ended with {how}. {tail}".strip(), "ended": True}))
 
     def _remember(self, lines: IO[str]) -> None:
         for line in lines:
@@ -86,33 +88,39 @@ class _Worker:
 
 def run_jobs(jobs: Sequence[Job], workers: int, request: StopRequest) -> Iterator[Event]:
     """Carry the jobs out, in order, `workers` at a time. On a stop request every worker saves and leaves."""
-    waiting, events = deque(jobs), queue.Queue[Event]()
-    running: dict[str, _Worker] = {}
+    waiting, events = deque(jobs), queue.Queue[tuple[_Worker, str, dict[str, Any]]]()
+    idle: list[_Worker] = []
+    busy: list[_Worker] = []
     stopping = False
     try:
-        while waiting or running:
+        while waiting or busy:
             if request.requested() and not stopping:
                 stopping = True
                 waiting.clear()
-                for worker in running.values():
+                for worker in busy:
                     worker.end()
-            while waiting and len(running) < workers:
-                job = waiting.popleft()
-                running[job.name] = _Worker(job, events)
-                yield Event(job, "started", {})
-            if not running:
-                break
+            while waiting and len(busy) < workers:
+                worker = idle.pop() if idle else _Worker(events)
+                worker.give(waiting.popleft())
+                busy.append(worker)
+                assert worker.job is not None
+                yield Event(worker.job, "started", {})
             try:
-                event = events.get(timeout=0.2)
+                worker, kind, data = events.get(timeout=0.2)
             except queue.Empty:
                 continue
-            if event.kind in ("done", "failed", "interrupted"):
-                running.pop(event.job.name).process.wait()
-            yield event
+            if worker not in busy or worker.job is None:  # one that had nothing to do has left
+                idle = [other for other in idle if other is not worker]
+                continue
+            if kind in ("done", "failed", "interrupted"):
+                busy.remove(worker)
+                if kind != "interrupted" and not data.pop("ended", False):
+                    idle.append(worker)
+            yield Event(worker.job, kind, data)
     finally:  # an error here, or a reader who left: nothing goes on unseen
-        for worker in running.values():
+        for worker in (*busy, *idle):
             worker.end()
-        for worker in running.values():
+        for worker in (*busy, *idle):
             try:
                 worker.process.wait(SECONDS_TO_LEAVE)
             except subprocess.TimeoutExpired:
