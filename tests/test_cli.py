@@ -160,44 +160,6 @@ def test_the_table_and_the_drawing(tmp_path: Path, capsys: pytest.CaptureFixture
     assert (tmp_path / "a.svg").exists()
 
 
-def test_reproduce_scores_models_and_references(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    config = tmp_path / "config.toml"
-    config.write_text(
-        "seed = 9\n[optimizer]\nnum_steps = 21\n[measure]\nepisodes = 32\n[hypertransformer.model]\nlatent_dim = 3\n"
-    )
-    assert (
-        main(
-            [
-                "reproduce",
-                "--preset",
-                "smoke",
-                "--config",
-                str(config),
-                "--seed",
-                "4",
-                "--json",
-                "--out",
-                str(tmp_path / "runs"),
-            ]
-        )
-        == 0
-    )
-    captured = capsys.readouterr()
-    result = json.loads(captured.out)
-    assert set(result["models"]) == {"transformer", "hypertransformer"}
-    assert set(result["references"]) >= {"ridge", "oracle", "known_latent"}
-    for row in (result["models"] | result["references"]).values():
-        assert set(row) == {"in_dist", "ood", "control"}
-        for scores in row.values():
-            assert set(scores) == {"r2", "nmse", "r2_variance", "mse"}
-            assert all(np.isfinite(value) for value in scores.values())
-    for config in result["configs"].values():
-        assert (config["optimizer"]["num_steps"], config["seed"]) == (21, 4)
-    assert result["configs"]["hypertransformer"]["model"]["latent_dim"] == 3
-    assert "21/21 steps" in captured.err
-    assert "ETA" in captured.err
-
-
 def test_train_resumes_and_prints_its_scores(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     changes = ["measure.episodes=32", "task.support=connected", "model.num_layers=1", "optimizer.num_steps=12"]
     arguments = ["train", "--model", "hypertransformer", "--preset", "smoke", "--out", str(tmp_path / "run")]
@@ -211,7 +173,7 @@ def test_train_resumes_and_prints_its_scores(capsys: pytest.CaptureFixture[str],
     assert "going on from step 6" in captured.err
     assert (result["step"], result["run"]) == (12, str(tmp_path / "run"))
     assert result["config"]["task"]["support"]["name"] == "connected"
-    assert set(result["scores"]) == {"in_dist", "ood", "control"}
+    assert set(result["scores"]) == {"in_dist", "ood", "control", "control_modules", "probe"}
     assert main([*arguments, "--set", *changes[1:]]) == 2
     captured = capsys.readouterr()
     assert "measure.episodes: 32 → 64" in captured.err

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recombine.cli.main import parse
-from recombine.preset import reproduce_configs
+from recombine.experiment.catalog import catalog
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -62,8 +62,8 @@ def test_the_commands_parse() -> None:
 
 def test_the_configuration_is_valid() -> None:
     (text,) = blocks("toml")
-    configs = reproduce_configs("quick", tomllib.loads(text), seed=None)
-    assert all(config.task.support.name == "disconnected" for config in configs.values())
+    configs = {entry.config.model.label: entry.config for entry in catalog("quick", tomllib.loads(text), [0])}
+    assert all(config.task.episode_length == 64 for config in configs.values())
     assert configs["hypertransformer"].model.latent_dim == 8  # pyright: ignore[reportAttributeAccessIssue]
 
 

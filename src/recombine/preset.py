@@ -26,10 +26,10 @@ def _changes(preset: Preset, kind: str) -> dict[str, Any]:
             return {}
         case "quick":
             return {
-                "task": {"input_dim": 8, "hidden_dim": 8},
+                "task": {"input_dim": 8, "hidden_dim": 8, "episode_length": 16},
                 "model": {"embed_dim": 64 if kind == "transformer" else 32},
-                "optimizer": {"num_steps": 1_000},
-                "measure": {"episodes": 4_000},
+                "optimizer": {"num_steps": 10_000},
+                "measure": {"episodes": 2_000, "snapshots": 40},
             }
         case "smoke":
             return {

@@ -29,7 +29,7 @@ def split_of(r2: float, masks: Sequence[str], seed: int) -> dict[str, Any]:
     """Masks of different sizes, spreads and R², and the split's R², pooled over their episodes."""
     rows = {}
     for i, mask in enumerate(masks):
-        n, spread = 1000 + 10 * i, 0.4 + 0.02 * i
+        n, spread = 1000 + 300 * i, 0.4 + 0.02 * i
         one = r2 - 0.015 * ((7 * i + seed) % 5 - 2)
         rows[mask] = {"episodes": n, "r2": one, "mse": spread * (1 - one), "spread": spread}
     total = sum(row["episodes"] for row in rows.values())

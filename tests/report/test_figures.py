@@ -148,6 +148,37 @@ def test_a_diverged_loss_does_not_squash_the_picture() -> None:
     assert low < min(row["in_dist"]["mse"] for row in run.rows)
 
 
+@pytest.mark.parametrize(
+    ("final", "expected"),
+    [
+        (0.5, [0.45, 0.55]),
+        (0.4, [0.4, 0.5, 0.6]),
+        (0.12, [0.2, 0.3, 0.5]),
+        (0.004, [0.01, 0.1]),
+        (1e-6, [1e-5, 1e-4, 1e-3, 0.01, 0.1]),
+    ],
+)
+def test_a_loss_of_any_range_has_ticks(final: float, expected: list[float]) -> None:
+    run = make_run("transformer", "connected+", 0)
+    rows = [
+        {**row, "in_dist": {**row["in_dist"], "mse": mse}} for row, mse in zip(run.rows, (0.6, final), strict=False)
+    ]
+    layers = panel_layers(main_figure(Study((replace(run, rows=tuple(rows)),))), "Loss")
+    ticks = next(layer["encoding"]["y"]["axis"]["values"] for layer in layers if "axis" in layer["encoding"]["y"])
+    assert 3 <= len(ticks) <= 8
+    assert set(expected) <= set(ticks)
+
+
+def test_panels_side_by_side_have_one_axis(study: Study) -> None:
+    """The latent's wrong values are at −0.9, the subspace's at 0.2."""
+    for one in interventions_figure(study).to_dict()["concat"]:
+        domains = [
+            layer["encoding"]["x"]["scale"]["domain"] for layer in one["layer"] if "scale" in layer["encoding"]["x"]
+        ]
+        assert domains
+        assert all(domain == [-1.0, 1.0] for domain in domains)
+
+
 def test_where_a_seed_is_not_finite_there_is_no_mean() -> None:
     run, other = make_run("transformer", "connected+", 0), make_run("transformer", "connected+", 1)
     bad = {**run.rows[-1], "ood": {**run.rows[-1]["ood"], "r2": float("nan"), "mse": float("inf")}}
@@ -166,7 +197,9 @@ def test_masks(study: Study) -> None:
         assert row_of(chart, "masks_ood_means", model="hypertransformer", x=mask)["mean"] == pytest.approx(
             np.mean(values)
         )
-    assert len({row["x"] for row in rows_of(chart, "masks_in_dist_means")}) == 12
+    order = list(dict.fromkeys(row["x"] for row in rows_of(chart, "masks_in_dist_means")))
+    assert len(order) == 12
+    assert order == sorted(order, reverse=True)  # module 1's masks first, in every figure
 
 
 def test_active_modules(study: Study) -> None:

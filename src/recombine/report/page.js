@@ -176,7 +176,7 @@
   async function update() {
     fillPooled();
     document.querySelectorAll(".support").forEach((element) => (element.textContent = state.support));
-    for (const [name, view] of views) {
+    for (const [name, { view }] of views) {
       for (const [table, rows] of Object.entries(tables(name))) view.data(table, rows);
       const height = rowsHeight(name);
       if (height) view.height(height);
@@ -203,7 +203,7 @@
         actions: { export: true, source: false, compiled: false, editor: false },
         downloadFileName: name,
       });
-      views.set(name, result.view);
+      views.set(name, result);
     }
   }
 

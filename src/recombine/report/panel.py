@@ -117,9 +117,14 @@ def _value_axis(panel: Panel) -> alt.Axis:
         values = [round(low + i * step, 9) for i in range(round((high - low) / step) + 1)]
         return _axis_with(values)
     decades = range(floor(log10(low)), ceil(log10(high)) + 1)
-    digits = (1, 2, 5) if high / low < 50 else (1, 3) if high / low < 1e4 else (1,)
-    values = [digit * 10.0**decade for decade in decades for digit in digits]
-    return _axis_with([value for value in values if low <= value <= high])
+    values: list[float] = []
+    finer = ([digit / 10 for digit in range(10, 100, step)] for step in (5, 2, 1))
+    for digits in ((1,), (1, 3), (1, 2, 5), range(1, 10), *finer):
+        ticks = [digit * 10.0**decade for decade in decades for digit in digits]
+        values = [round(tick, 12) for tick in ticks if low <= tick <= high]
+        if len(values) >= 3:
+            break
+    return _axis_with(values)
 
 
 def _axis_with(values: list[float]) -> alt.Axis:

@@ -1,6 +1,7 @@
 """Which panels there are, and where each takes its numbers from."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recombine import paper
@@ -59,9 +60,16 @@ FIGURES = {
 
 def panels(study: "Study") -> dict[str, Panel]:
     """Every panel, by name. Those of the results figure are always there, others where there is data."""
-    found = [*_results(study), *_masks(study), *_active_modules(study), *_probes(study)]
-    found += [*_modules(study), *_interventions(study)]
+    found = [*_results(study), *_active_modules(study)]
+    for figure in (_masks, _probes, _modules, _interventions):
+        found += _one_view(list(figure(study)))
     return {panel.name: panel for panel in found}
+
+
+def _one_view(side_by_side: list[Panel]) -> list[Panel]:
+    """The same axis for panels that are there to be compared."""
+    low = min((panel.domain[0] for panel in side_by_side), default=0.0)
+    return [replace(panel, domain=(low, panel.domain[1])) for panel in side_by_side]
 
 
 def _results(study: "Study") -> list[Panel]:
@@ -127,7 +135,9 @@ def _compared(study: "Study", ood: list[Series]) -> list[Panel]:
 def _masks(study: "Study") -> Iterable[Panel]:
     for split, title in (("in_dist", "Masks trained on"), ("ood", "Masks held out")):
         series = [
-            Series(i, "", tuple(masks), tuple(finite(row["r2"]) for row in masks.values()))
+            Series(
+                i, "", *zip(*((mask, finite(masks[mask]["r2"])) for mask in sorted(masks, reverse=True)), strict=True)
+            )
             for i, run in enumerate(study.runs)
             if (masks := lookup(_final(run), split, "masks"))
         ]

@@ -1,0 +1,150 @@
+"""Module recovery and interventions, on models whose modules are known because they were put there."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from recombine.measure.intervene import (
+    in_random_subspace,
+    intervene_on_latent,
+    intervene_on_subspace,
+    predict_changed,
+    smallest_change,
+)
+from recombine.measure.modules import fit_map, recover_modules, scaled_latent
+from recombine.measure.predict import predict, read
+from recombine.measure.probe import fit_probe
+from recombine.measure.ridge import Ridge
+from recombine.model.build import build_model
+from recombine.model.output import Reading
+from recombine.preset import preset_config
+from recombine.stream import Stream
+from recombine.task.split import sample_masks
+from recombine.train.step import config_teacher
+
+CONFIG = preset_config("smoke", "hypertransformer")
+TEACHER = config_teacher(CONFIG)
+SUPPORT = CONFIG.task.support
+EPISODES = sample_masks(0, Stream.probe, TEACHER, SUPPORT.masks, 8, 500)
+OOD = sample_masks(0, Stream.ood, TEACHER, SUPPORT.held_out, 8, 300)
+X = jax.random.normal(jax.random.key(3), (1000, 4))
+ROTATION = np.linalg.qr(np.random.default_rng(0).normal(size=(6, 6)))[0]
+
+
+def perfect_student() -> eqx.Module:
+    """A hypertransformer whose modules are the teacher's, seen through a rotation, in a wider hidden layer."""
+    model = build_model(CONFIG, key=jax.random.key(0))
+    hidden = model.theta.shape[1]
+    theta = jnp.einsum("mk,mhd->khd", jnp.asarray(ROTATION, jnp.float32), TEACHER.theta)
+    wide = jnp.zeros((6, hidden, 4)).at[:, :4].set(theta)
+    readout = eqx.tree_at(
+        lambda r: (r.weight, r.bias), model.readout, (jnp.zeros((hidden, 1)).at[:4, 0].set(TEACHER.a), jnp.zeros(1))
+    )
+    return eqx.tree_at(lambda m: (m.theta, m.readout), model, (wide, readout))
+
+
+def inferred(noise: float = 0.0, episodes=EPISODES) -> jnp.ndarray:
+    v = np.asarray(scaled_latent(TEACHER, episodes.latent), np.float64)
+    draws = np.random.default_rng(1).normal(size=v.shape)
+    return jnp.asarray((v + noise * draws * v.std()) @ ROTATION, jnp.float32)
+
+
+def test_the_scaled_latent_is_what_the_labels_are_linear_in() -> None:
+    v = np.asarray(scaled_latent(TEACHER, EPISODES.latent), np.float64)
+    W = np.einsum("em,mhd->ehd", v, np.asarray(TEACHER.theta, np.float64))
+    np.testing.assert_allclose(np.linalg.norm(W, ord=2, axis=(1, 2)), 1, rtol=1e-5)
+
+
+def test_perfect_modules_are_recovered() -> None:
+    v = scaled_latent(TEACHER, EPISODES.latent)
+    recovery = recover_modules(perfect_student(), TEACHER, v, inferred(), X)
+    assert recovery.map_r2 > 0.9999
+    assert [entry.mask.index(1) for entry in recovery.single] == [0, 1, 2, 3, 4, 5]
+    assert len(recovery.pairs) == 15
+    for entry in (*recovery.single, *recovery.pairs):
+        assert entry.r2 > 0.9999
+        assert entry.ceiling > 0.9999
+
+
+def test_wrong_modules_are_not() -> None:
+    v = scaled_latent(TEACHER, EPISODES.latent)
+    student = eqx.tree_at(lambda m: m.theta, perfect_student(), replace_fn=lambda theta: jnp.roll(theta, 1, axis=0))
+    recovery = recover_modules(student, TEACHER, v, inferred(), X)
+    assert np.mean([entry.r2 for entry in recovery.single]) < 0.5
+    assert min(entry.ceiling for entry in recovery.single) > 0.9999, "the ceiling is that of perfect modules"
+
+
+def test_noisy_inference_lowers_the_ceiling_and_not_what_is_recovered_below_it() -> None:
+    v = scaled_latent(TEACHER, EPISODES.latent)
+    recovery = recover_modules(perfect_student(), TEACHER, v, inferred(noise=1.0), X)
+    ceilings = [entry.ceiling for entry in recovery.single]
+    assert max(ceilings) < 0.999
+    assert recovery.map_r2 < 0.8
+
+
+def test_latent_interventions_of_a_perfect_student() -> None:
+    student, noisy = perfect_student(), inferred(noise=0.5, episodes=OOD)
+    A = fit_map(scaled_latent(TEACHER, EPISODES.latent), inferred())
+    y = jax.vmap(student.execute)(noisy, OOD.query_x)
+    found = intervene_on_latent(student, TEACHER, OOD, Reading(y, None, noisy), scaled_latent(TEACHER, OOD.latent), A)
+    assert found.true > 0.9999
+    assert found.inferred < 0.99
+    assert found.wrong < 0.5
+    exact = inferred(episodes=OOD)
+    y = jax.vmap(student.execute)(exact, OOD.query_x)
+    found = intervene_on_latent(student, TEACHER, OOD, Reading(y, None, exact), scaled_latent(TEACHER, OOD.latent), A)
+    assert found.interpolated > 0.9999
+    assert found.inferred > 0.9999
+
+
+def test_the_smallest_change_makes_the_probe_read_the_target() -> None:
+    rng = np.random.default_rng(0)
+    stream, z = rng.normal(size=(50, 16)), rng.normal(size=(50, 6))
+    probe = Ridge(rng.normal(size=(16, 6)), rng.normal(size=6))
+    change = smallest_change(stream, probe, z)
+    np.testing.assert_allclose((stream + change) @ probe.weights + probe.intercept, z, atol=1e-9)
+    orthogonal = rng.normal(size=(50, 16))
+    orthogonal -= orthogonal @ probe.weights @ np.linalg.pinv(probe.weights)
+    assert (np.linalg.norm(change, axis=1) < np.linalg.norm(change + 1e-3 * orthogonal, axis=1)).all()
+    turned = in_random_subspace(change, probe.weights, jax.random.key(0))
+    np.testing.assert_allclose(np.linalg.norm(turned, axis=1), np.linalg.norm(change, axis=1), rtol=1e-9)
+    assert np.linalg.matrix_rank(turned) == 6
+    assert np.linalg.matrix_rank(np.concatenate([turned, change])) == 12, "another subspace"
+
+
+def test_changing_the_stream_at_each_point() -> None:
+    """No change predicts what the model predicts; a change after the last block moves y by the read-out's slope."""
+    config = preset_config("smoke", "transformer")
+    model = build_model(eqx_replace(config, final_norm=False), key=jax.random.key(0))
+    plain = np.asarray(predict(model, OOD))
+    change = jax.random.normal(jax.random.key(1), (300, 16))
+    for point in (0, 1, 2):
+        np.testing.assert_allclose(predict_changed(model, OOD, jnp.zeros((300, 16)), point), plain, atol=1e-5)
+        assert np.abs(np.asarray(predict_changed(model, OOD, change, point)) - plain).max() > 0.1
+    moved = np.asarray(predict_changed(model, OOD, change, 2))
+    np.testing.assert_allclose(moved - plain, np.asarray(change) @ np.asarray(model.readout.weight)[:, 0], atol=1e-4)
+
+
+def eqx_replace(config, **model):
+    from recombine.config_file import override
+
+    return override(config, {"model": model})
+
+
+def test_setting_the_subspace_of_the_last_stream() -> None:
+    """Without a final norm the read-out is linear in the last stream: what setting the subspace does is known."""
+    config = eqx_replace(preset_config("smoke", "transformer"), final_norm=False)
+    model = build_model(config, key=jax.random.key(0))
+    reading = read(model, EPISODES)
+    probe = fit_probe(reading, EPISODES.latent)
+    assert probe is not None
+    found = intervene_on_subspace(model, OOD, read(model, OOD), probe.residual[2], 2, jax.random.key(0))
+    change = smallest_change(
+        np.asarray(read(model, OOD).residual[:, 2], float), probe.residual[2], np.asarray(OOD.latent, float)
+    )
+    y = np.asarray(read(model, OOD).y, float) + change @ np.asarray(model.readout.weight, float)[:, 0]
+    query, mean = np.asarray(OOD.query_y, float), np.asarray(OOD.context_y, float).mean(axis=1)
+    assert found.true == pytest.approx(1 - np.sum((query - y) ** 2) / np.sum((query - mean) ** 2), abs=1e-4)
+    assert len({round(value, 6) for value in found}) == 4

@@ -1,0 +1,84 @@
+"""The probe against scikit-learn, from a model's own trace; and scores by mask against a sum over episodes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge
+from sklearn.metrics import r2_score
+
+from recombine.config import ComputeConfig
+from recombine.measure.predict import read
+from recombine.measure.probe import fit_probe, score_probe
+from recombine.measure.r2 import score, score_by_mask
+from recombine.model.batch import PLAIN
+from recombine.model.build import build_model
+from recombine.model.output import Output, Reading, Trace
+from recombine.preset import preset_config
+from recombine.stream import Stream
+from recombine.task.split import sample_masks
+from recombine.train.step import config_teacher
+
+
+def read_two_sets(kind: str, compute: ComputeConfig):
+    config = preset_config("smoke", kind)
+    model = build_model(config, key=jax.random.key(0))
+    teacher, support = config_teacher(config), config.task.support
+    fitted_on = sample_masks(0, Stream.probe, teacher, support.masks, 8, 700)
+    scored_on = sample_masks(0, Stream.ood, teacher, support.held_out, 8, 300)
+    return model, fitted_on, scored_on, read(model, fitted_on, compute), read(model, scored_on, compute)
+
+
+@pytest.mark.parametrize("kind", ["transformer", "hypertransformer"])
+def test_agrees_with_scikit_learn(kind: str) -> None:
+    model, fitted_on, scored_on, *_ = read_two_sets(kind, PLAIN)
+    traces = [jax.vmap(model)(e.context_x, e.context_y, e.query_x).trace for e in (fitted_on, scored_on)]
+    _, _, _, fitted, scored = read_two_sets(kind, ComputeConfig(path="fast"))
+    probe = fit_probe(fitted, fitted_on.latent)
+    assert probe is not None
+    found = score_probe(probe, scored, scored_on.latent)
+    assert len(found.residual) == 3
+    for point in range(3):
+        x, x_new = (np.asarray(trace.residual[:, point, -1], np.float64) for trace in traces)
+        expected = Ridge(alpha=1.0).fit(x, np.asarray(fitted_on.latent, np.float64)).predict(x_new)
+        r2 = r2_score(scored_on.latent, expected, multioutput="variance_weighted")
+        assert found.residual[point] == pytest.approx(r2, abs=1e-5)
+    if kind == "transformer":
+        assert found.latent is None
+    else:
+        x, x_new = (np.asarray(trace.latent, np.float64) for trace in traces)
+        expected = Ridge(alpha=1.0).fit(x, np.asarray(fitted_on.latent, np.float64)).predict(x_new)
+        r2 = r2_score(scored_on.latent, expected, multioutput="variance_weighted")
+        assert found.latent == pytest.approx(r2, abs=1e-5)
+
+
+def test_a_latent_that_is_there_is_found() -> None:
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(400, 3))
+    hidden = jnp.asarray(np.stack([rng.normal(size=(400, 8)), z @ rng.normal(size=(3, 8))], axis=1), jnp.float32)
+    probe = fit_probe(Reading(jnp.zeros(400), hidden, None), jnp.asarray(z, jnp.float32))
+    assert probe is not None
+    noise, found = score_probe(probe, Reading(jnp.zeros(400), hidden, None), jnp.asarray(z, jnp.float32)).residual
+    assert noise < 0.1
+    assert found > 0.999
+
+
+def test_a_model_without_a_trace_has_no_probe() -> None:
+    _, fitted_on, *_ = read_two_sets("transformer", PLAIN)
+    assert fit_probe(read(lambda x, y, q: Output(y.mean(), Trace()), fitted_on), fitted_on.latent) is None
+
+
+def test_scores_by_mask_pool_to_the_score() -> None:
+    _, _, episodes, _, reading = read_two_sets("transformer", PLAIN)
+    config = preset_config("smoke", "transformer")
+    masks = config.task.support.held_out
+    by_mask = score_by_mask(reading.y, episodes, masks)
+    assert set(by_mask) == {"100100", "010010", "001001"}
+    assert sum(entry.episodes for entry in by_mask.values()) == 300
+    mse = sum(entry.episodes * entry.mse for entry in by_mask.values())
+    spread = sum(entry.episodes * entry.spread for entry in by_mask.values())
+    assert 1 - mse / spread == pytest.approx(score(reading.y, episodes).r2, abs=1e-9)
+    chosen = np.flatnonzero(np.asarray(episodes.mask_index) == 1)
+    alone = score(np.asarray(reading.y)[chosen], jax.tree.map(lambda leaf: leaf[chosen], episodes))
+    assert by_mask["010010"].r2 == pytest.approx(alone.r2, abs=1e-9)
+    assert score_by_mask(reading.y[:0], jax.tree.map(lambda leaf: leaf[:0], episodes), masks) == {}
