@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup reproduce test test-slow torture lint format clean
+.PHONY: setup reproduce test test-slow torture lint format clean system-deps
 
 setup: $(READY)
 
@@ -28,6 +28,10 @@ test-slow: $(READY)
 # The long form of the reliability tests: 200 kills, a fault at every operation on the disk, every bit of a checkpoint.
 torture: $(READY)
 	$(BIN)/python -m pytest -n auto --torture tests/reliability
+
+# What some tests need from the system and skip without: a browser. Debian's names; as root.
+system-deps:
+	command -v chromium >/dev/null || (apt-get update -q && apt-get install -q -y --no-install-recommends chromium)
 
 lint: $(READY)
 	$(BIN)/ruff check

@@ -1,7 +1,9 @@
 """Shapes and types are checked at run time in the tests, and only there."""
 
 import os
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -29,3 +31,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def torture(request: pytest.FixtureRequest) -> bool:
     """Whether the long form of a test is asked for."""
     return bool(request.config.getoption("--torture"))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo) -> Generator[None, Any, None]:
+    """A test that skips for want of a system package says "needs …"; where they must be there, that is a failure."""
+    outcome = yield
+    report = outcome.get_result()
+    if report.skipped and os.environ.get("RECOMBINE_DEMAND_SYSTEM_DEPS") and "needs " in str(report.longrepr):
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} was skipped, and nothing may be: {report.longrepr}"

@@ -24,10 +24,11 @@ MAY_IMPORT = {
     "model": BASE | {"config"},
     "train": BASE | {"task", "model", "config"},
     "measure": BASE | {"task", "model", "config"},
-    "experiment": BASE | {"task", "model", "config", "config_file", "train", "measure"},
-    "report": BASE | {"task", "config", "measure", "experiment"},
+    "experiment": BASE | {"task", "model", "config", "config_file", "preset", "train", "measure"},
+    "report": BASE | {"task", "config", "config_file", "measure", "experiment"},
     "bench": BASE | {"task", "config", "config_file", "preset", "model", "train", "experiment"},
-    "cli": BASE | {"task", "config", "config_file", "preset", "measure", "experiment", "report", "bench"},
+    "cli": BASE
+    | {"task", "config", "config_file", "preset", "model", "train", "measure", "experiment", "report", "bench"},
     "__main__": {"cli"},
     "__init__": set(),
 }

@@ -48,7 +48,9 @@ def test_labels_recomputed_from_the_sampled_file(tmp_path: Path, split: str) -> 
     }
     assert {name: array.shape for name, array in arrays.items()} == shapes
     for i in range(E):
-        theta, a = (arrays["theta"][i], arrays["a"][i]) if split.startswith("control") else (arrays["theta"], arrays["a"])
+        theta, a = (
+            (arrays["theta"][i], arrays["a"][i]) if split.startswith("control") else (arrays["theta"], arrays["a"])
+        )
         x = np.vstack([arrays["context_x"][i], arrays["query_x"][i]])
         y = np.append(arrays["context_y"][i], arrays["query_y"][i])
         np.testing.assert_allclose(labels_by_numpy(theta, a, arrays["latent"][i], x), y, rtol=1e-4, atol=3e-6)

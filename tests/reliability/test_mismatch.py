@@ -31,6 +31,7 @@ IDENTITY = [
     "x64",
     "platform",
     "device",
+    "features",
     "devices",
     "threads",
     "xla_flags",

@@ -30,6 +30,8 @@ def prepare(threads: int | None = None, devices: int = 1) -> None:
     if threads is not None:
         check_size("threads", threads, most=4096)
     check_size("devices", devices, most=4096)
+    if threads not in (None, 1) and devices > 1:
+        raise InputError("threads", threads, f"with {devices} devices each has one thread; leave one of the two out")
     if _jax_has_started():
         if threads is None and devices == 1:
             return
@@ -61,6 +63,7 @@ def identity(devices: int = 1) -> dict[str, Any]:
         "x64": bool(jax.config.jax_enable_x64),  # pyright: ignore[reportAttributeAccessIssue]
         "platform": device.platform,
         "device": _processor() if device.platform == "cpu" else device.device_kind,
+        "features": _short_hash(_processor_flags()) if device.platform == "cpu" else "",
         "devices": devices,
         "threads": int(os.environ.get(THREADS, available_cores())),
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
@@ -102,9 +105,13 @@ def _keep_compiled() -> None:
     """
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
-        kind = hashlib.sha256(f"{_processor()} {_processor_flags()}".encode()).hexdigest()[:12]
+        kind = _short_hash(f"{_processor()} {_processor_flags()}")
         os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(home) / "recombine" / f"compiled-{kind}")
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+
+
+def _short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _processor_flags() -> str:

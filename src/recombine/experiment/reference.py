@@ -1,4 +1,4 @@
-"""The references' scores: computed once for a seed, a support and an episode length, whatever the models."""
+"""The references' scores: computed once for a seed, a support and an episode length."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""What is measured of a finished run besides its metrics: more active modules, module recovery, interventions."""
+"""What is measured of a finished run besides its metrics: the scorecard."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The bottleneck without the hypernetwork: is it the bottleneck, or the hypernetwork, that makes the difference?
+"""The bottleneck without the hypernetwork: which of the two makes the difference?
 
 The hypertransformer's trunk and latent; but an ordinary network executes the task, given the latent and the query side
 by side, with as many parameters as the hypernetwork has. Also the worked example of a model of one's own.

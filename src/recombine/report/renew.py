@@ -1,4 +1,4 @@
-"""The report while runs go on: written as soon as there is something to show, and again as runs finish."""
+"""The report while runs go on: written as soon as there is something to show."""
 
 import time
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""From runs to the numbers of a figure: one series per run, then their mean and interval over seeds."""
+"""From runs to the numbers of a figure: series, their means and intervals over seeds."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace

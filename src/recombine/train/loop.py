@@ -91,7 +91,7 @@ def _mesh(devices: int) -> Mesh:
 
 def _next_count(count: int, seconds: float, first: bool) -> int:
     if first:
-        return 2
+        return 2 if seconds < SECONDS_PER_DISPATCH else 1
     wanted = int(count * SECONDS_PER_DISPATCH / max(seconds, 1e-9))
     return max(1, min(wanted, 4 * count, MOST_STEPS_PER_DISPATCH))
 
