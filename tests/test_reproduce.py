@@ -95,14 +95,21 @@ def test_interrupted_it_leaves_no_process_and_goes_on(tmp_path: Path) -> None:
         process = subprocess.Popen(
             [sys.executable, "-m", "recombine", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
-        rows = out / "transformer-connected+-seed0" / "checkpoints"
-        wait_until(lambda rows=rows: len(list(rows.glob("step-*"))) >= 1)
+        wait_until(lambda process=process: trains(out / "transformer-connected+-seed0", children(process.pid)))
         workers = children(process.pid)
-        assert workers
         process.send_signal(signum)
         process.communicate(timeout=120)
         assert process.returncode == code
         wait_until(lambda workers=workers: not any(Path(f"/proc/{worker}").exists() for worker in workers))
+
+
+def trains(run: Path, workers: list[int]) -> bool:
+    """Whether one of the workers is at the run."""
+    try:
+        status = json.loads((run / "status.json").read_text())
+    except (OSError, ValueError):
+        return False
+    return status["state"] == "running" and status["process"] in workers
 
 
 def wait_until(condition) -> None:
@@ -140,9 +147,11 @@ def test_bad_input_is_one_line(arguments: list[str], complaint: str, capsys: pyt
     assert error.count("\n") == 1
 
 
-def test_a_dry_run_lists_the_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(command(tmp_path / "out", "--dry-run", "--json")) == 0
-    result = json.loads(capsys.readouterr().out)
+def test_a_dry_run_lists_the_runs(tmp_path: Path) -> None:
+    arguments = command(tmp_path / "out", "--dry-run", "--json")
+    process = subprocess.run([sys.executable, "-m", "recombine", *arguments], capture_output=True, text=True, timeout=500)
+    assert process.returncode == 0, process.stderr
+    result = json.loads(process.stdout)
     assert len(result["runs"]) == 7
     assert all(row["seconds"] > 0 for row in result["runs"])
     assert not (tmp_path / "out").exists()

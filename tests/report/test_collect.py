@@ -27,7 +27,7 @@ def test_finds_runs_below(runs: Path) -> None:
         ("transformer", "connected+", 1, False),
     ]
     assert [row["step"] for row in study.runs[1].rows] == [0, 4]
-    assert study.runs[0].rows[-1]["ood"]["masks"].keys() == {"100100", "010010", "001001"}
+    assert {"100100", "010010", "001001"} >= set(study.runs[0].rows[-1]["ood"]["masks"]) > set()
     assert collect([runs / "a"]).runs[0] == collect([runs / "a", runs / "a"]).runs[0]
 
 

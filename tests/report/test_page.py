@@ -24,7 +24,7 @@ from recombine.report.verdict import Part, Verdict
 from tests.report.browser import CHROMIUM, Browser
 from tests.report.studies import HOSTILE, half_study, hostile_study, own_study, whole_study
 
-needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, which is not here")
 VERDICTS = (
     Verdict(
         2,

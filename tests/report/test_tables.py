@@ -1,21 +1,23 @@
 import pytest
 
-from recombine.measure.r2 import Score
 from recombine.report.tables import print_scores, print_support
 from recombine.task.support import make_support
 from recombine.task.support_spec import parse_support
 
 
 def test_scores_have_a_row_each_and_a_column_per_split(capsys: pytest.CaptureFixture[str]) -> None:
-    row = {split: Score(r2, 1 - r2, 0.0, 0.1) for split, r2 in (("in_dist", 0.91234), ("ood", -0.5))}
+    row = {split: {"r2": r2} for split, r2 in (("in_dist", 0.91234), ("ood", -0.5))}
+    model = row | {"probe": {"ood": [0.1, 0.75]}}
     print_scores(
-        "A title that is rather long, and longer than the table below it is wide", {"transformer": row}, {"ridge": row}
+        "A title that is rather long, and longer than the table below it is wide",
+        {"transformer": model},
+        {"ridge": row},
     )
     lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
     assert lines[0][:2] == ["A", "title"]
-    assert ["R²", "in_dist", "ood"] in lines
-    assert ["transformer", "0.912", "-0.500"] in lines
-    assert ["ridge", "0.912", "-0.500"] in lines
+    assert ["R²", "in_dist", "ood", "probe"] in lines
+    assert ["transformer", "0.912", "-0.500", "0.750"] in lines
+    assert ["ridge", "0.912", "-0.500", "–"] in lines
 
 
 def test_a_long_support_is_cut_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
@@ -26,7 +28,7 @@ def test_a_long_support_is_cut_and_says_so(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_names_are_not_markup(capsys: pytest.CaptureFixture[str]) -> None:
-    score = {"in_dist": Score(0.5, 0.5, 0.5, 0.5)}
+    score = {"in_dist": {"r2": 0.5}}
     print_support(make_support("[/bold] [red]mine", ["11"]))
     print_scores("[/bold] trained on [red]mine", {"[/bold]": score}, {"[x]": score})
     text = capsys.readouterr().out

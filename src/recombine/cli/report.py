@@ -32,7 +32,7 @@ class Report:
             raise InputError("out", str(out), "is a file; name a directory")
         from recombine.experiment.machine import prepare
 
-        prepare(1)
+        prepare()
         from recombine.report.tables import print_scores, print_verdicts
         from recombine.report.write import write_report
 

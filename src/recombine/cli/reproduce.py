@@ -58,7 +58,7 @@ class Reproduce:
         for entry in entries:
             check_run_path(out / entry.name)
         workers = self.workers or available_cores()
-        prepare(1)
+        prepare(1 if self.dry_run else None)  # what is timed is what a worker does
         if self.model:
             from recombine.model.own import check_own
 

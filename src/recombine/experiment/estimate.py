@@ -31,10 +31,8 @@ def _seconds(config: Config) -> float:
     snapshots = train(config, tasks, init_state(config), 0, config.optimizer.num_steps)
     first = last = next(snapshots)
     compiled = now = time.monotonic()
-    for last in snapshots:  # noqa: B007: the last one is what is wanted
-        now = time.monotonic()
-        if now - compiled > SECONDS_OF_STEPS:
-            break
+    while now - compiled < SECONDS_OF_STEPS and last.step < config.optimizer.num_steps:
+        last, now = next(snapshots), time.monotonic()
     steps = last.step - first.step
     per_step = (now - compiled) / steps if steps else compiled - started
     on = examination(config, tasks.teacher)

@@ -3,6 +3,7 @@
 Paper: Figure 1A (lower), fig:conceptual.
 """
 
+import re
 from itertools import combinations
 from math import cos, pi, sin
 from pathlib import Path
@@ -51,6 +52,15 @@ def save_figure(chart: alt.TopLevelMixin, path: Path) -> None:
     kind = "svg" if path.suffix.lower() == ".svg" else "png"
     with replacing("figure", path) as temporary:
         chart.save(str(temporary), format=kind, scale_factor=2)
+        if kind == "svg":
+            temporary.write_text(_renumber(temporary.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def _renumber(svg: str) -> str:
+    """Vega numbers its clip paths through all that a process draws: from 0 in each file, equal charts are equal files."""
+    numbers: dict[str, int] = {}
+    found = re.compile(r'(?<=id="clip)\d+(?=")|(?<=url\(#clip)\d+(?=\))')
+    return found.sub(lambda match: str(numbers.setdefault(match[0], len(numbers))), svg)
 
 
 def _edges(masks: tuple[Mask, ...]) -> set[tuple[int, int]]:

@@ -2,6 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import Sequence
+from functools import cache
 from hashlib import sha256
 from html import escape
 from pathlib import Path
@@ -42,14 +43,20 @@ def write_page(study: "Study", verdicts: Sequence["Verdict"], path: Path, title:
         temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
+@cache
+def _vega() -> str:
+    """Vega, Vega-Lite and their embedding, as one script. Putting it together takes seconds: once is enough."""
+    major, minor, *_ = alt.SCHEMA_VERSION.removeprefix("v").split(".")
+    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=f"{major}.{minor}")
+
+
 def render_page(study: "Study", verdicts: Sequence["Verdict"], directory: Path, title: str = TITLE) -> str:
     """The page's text; `directory` is where it will be, and the runs' paths are shown as seen from there."""
     study = drawable(study)
     here = Path(__file__)
     style = here.with_name("page.css").read_text(encoding="utf-8")
-    major, minor, *_ = alt.SCHEMA_VERSION.removeprefix("v").split(".")
     scripts = [
-        vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=f"{major}.{minor}"),
+        _vega(),
         here.with_name("page.js").read_text(encoding="utf-8"),
     ]
     return f"""<!doctype html>

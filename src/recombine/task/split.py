@@ -22,7 +22,7 @@ class MaskRows(NamedTuple):
     """Masks as rows, filled up to a multiple of 32 of them: one compiled program does for many sets of masks."""
 
     rows: Float[Array, "rows M"]
-    count: Int[Array, ""]
+    num_masks: Int[Array, ""]
 
 
 def mask_rows(masks: Sequence[Mask]) -> MaskRows:
@@ -53,7 +53,7 @@ def sample_split(
     check_size("length", length, least=2)
     key, masks = stream_key(seed, Stream[split], step), mask_rows(support.masks_of(split))
     keep_readout = jnp.asarray(split == "control_modules")  # an array: one program for both
-    return _jit_control(key, teacher, masks.rows, length, num_episodes, keep_readout, masks.count)
+    return _jit_control(key, teacher, masks.rows, length, num_episodes, keep_readout, masks.num_masks)
 
 
 def sample_masks(
