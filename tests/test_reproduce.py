@@ -149,7 +149,9 @@ def test_bad_input_is_one_line(arguments: list[str], complaint: str, capsys: pyt
 
 def test_a_dry_run_lists_the_runs(tmp_path: Path) -> None:
     arguments = command(tmp_path / "out", "--dry-run", "--json")
-    process = subprocess.run([sys.executable, "-m", "recombine", *arguments], capture_output=True, text=True, timeout=500)
+    process = subprocess.run(
+        [sys.executable, "-m", "recombine", *arguments], capture_output=True, text=True, timeout=500
+    )
     assert process.returncode == 0, process.stderr
     result = json.loads(process.stdout)
     assert len(result["runs"]) == 7

@@ -1,20 +1,21 @@
 import jax
 import numpy as np
 
-from recombine.measure.predict import CHUNK, predict
+from recombine.measure.predict import predict
 from recombine.model.build import build_model
 from recombine.preset import preset_config
 from recombine.task.split import run_teacher, sample_split
 
 
 def test_chunks_do_not_change_the_predictions() -> None:
-    """More than a chunk, and not a multiple of one: each episode gets its own prediction, in order."""
+    """Many chunks, with a rest and without one: each episode gets its own prediction, in order."""
     config = preset_config("smoke", "transformer")
     model = build_model(config, key=jax.random.key(0))
     teacher = run_teacher(0, config.task.support, 4, 4)
-    _, episodes = sample_split(0, "in_dist", teacher, config.task.support, 8, CHUNK + 37)
-    predicted = np.asarray(predict(model, episodes))
-    assert predicted.shape == (CHUNK + 37,)
-    for i in (0, 1, CHUNK - 1, CHUNK, CHUNK + 36):
-        one = model(episodes.context_x[i], episodes.context_y[i], episodes.query_x[i]).y
-        np.testing.assert_allclose(predicted[i], one, rtol=1e-4, atol=1e-6)
+    for count in (541, 500):  # a prime number, and one with divisors
+        _, episodes = sample_split(0, "in_dist", teacher, config.task.support, 8, count)
+        predicted = np.asarray(predict(model, episodes))
+        assert predicted.shape == (count,)
+        for i in (0, 1, 249, 250, 255, 256, count - 1):
+            one = model(episodes.context_x[i], episodes.context_y[i], episodes.query_x[i]).y
+            np.testing.assert_allclose(predicted[i], one, rtol=1e-4, atol=1e-6)
