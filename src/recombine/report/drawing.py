@@ -57,7 +57,7 @@ def save_figure(chart: alt.TopLevelMixin, path: Path) -> None:
 
 
 def _renumber(svg: str) -> str:
-    """Vega numbers its clip paths through all that a process draws: from 0 in each file, equal charts are equal files."""
+    """Vega numbers clip paths through all that a process draws; from 0 in each file, equal charts are equal files."""
     numbers: dict[str, int] = {}
     found = re.compile(r'(?<=id="clip)\d+(?=")|(?<=url\(#clip)\d+(?=\))')
     return found.sub(lambda match: str(numbers.setdefault(match[0], len(numbers))), svg)
