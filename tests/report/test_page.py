@@ -114,7 +114,7 @@ def test_only_its_own_scripts_run(tmp_path: Path) -> None:
 def test_the_words(tmp_path: Path) -> None:
     text = Reader(page(half_study(), tmp_path / "report.html")).text
     assert "0.220 [0.170, 0.270]" in text
-    assert "claimed ≥ 0.1" in text
+    assert "criterion ≥ 0.1" in text
     assert "✓ holds" in text.replace("\n", "")
     assert "? not enough data" in text
     assert "50 % of its steps: the plots show it up to step 2,500" in text

@@ -93,7 +93,7 @@ def _part(part: "Part") -> str:
     return (
         f'<li{seeds}><span role="img" aria-label="{escape(part.state)}">{icon}</span> '
         f"{escape(part.statistic)}: {found}, "
-        f'<span class="need">claimed {escape(sign)} {short(part.threshold)}</span></li>'
+        f'<span class="need">criterion {escape(sign)} {short(part.threshold)}</span></li>'
     )
 
 
