@@ -18,6 +18,10 @@ cache = Path(__file__).parents[1] / ".pytest_cache" / "compiled"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
+# Quickly compiled rather than quickly run: at the tests' sizes that halves their time. It changes last bits, so what
+# is about bits alone (the kills) runs as its users do.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
 # Compiling takes its time on a busy machine; no test is about how long it takes. And the same examples every time.
 settings.register_profile("recombine", deadline=None, derandomize=True)
 settings.load_profile("recombine")

@@ -17,7 +17,7 @@ KILLED = ["tests.reliability.killed"]
 def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that nothing interrupts."""
     path = tmp_path_factory.mktemp("whole") / request.param
-    finished = complete(KILLED, ["never", *command(path, "--model", request.param)])
+    finished = complete(KILLED, ["never", *command(path, "--model", request.param)], XLA_FLAGS="")
     assert finished.returncode == 0, finished.stderr
     return path
 
@@ -47,10 +47,10 @@ def test_killed_again_and_again(whole: Path, tmp_path: Path, torture: bool) -> N
         path.parent.mkdir()
         arguments = command(path, "--model", whole.name)
         for place in rng.sample(places(rng), k=10):
-            ended = complete(KILLED, [place, *arguments])
+            ended = complete(KILLED, [place, *arguments], XLA_FLAGS="")
             assert ended.returncode == -signal.SIGKILL, f"{place}: {ended.stderr}"
             assert_whole_rows(path)
-        ended = complete(KILLED, ["never", *arguments])
+        ended = complete(KILLED, ["never", *arguments], XLA_FLAGS="")
         assert ended.returncode == 0, ended.stderr
         assert result(path) == result(whole)
         steps = [json.loads(line)["step"] for line in (path / "metrics.jsonl").read_text().splitlines()]

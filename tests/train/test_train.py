@@ -90,16 +90,21 @@ def test_one_program_for_all_seeds() -> None:
     assert compiled_part(override(config, {"optimizer": {"learning_rate": 0.1}})) != compiled_part(config)
 
 
-def test_bfloat16_trains_and_keeps_its_state_in_float32() -> None:
-    changes = {"compute": {"precision": "bfloat16"}}
-    for kind in GOLDEN:
-        for path in ("fast", "plain"):
-            changes["compute"]["path"] = path
-            config = override(preset_config("smoke", kind), changes)
-            first, *_, last = train(config, config_tasks(config), init_state(config), 0, 3, last=3)
-            assert {leaf.dtype for leaf in jax.tree.leaves(last.state)} == {np.dtype("float32"), np.dtype("int32")}
-            np.testing.assert_allclose(first.losses[0], GOLDEN[kind][0], rtol=0.03)
-            assert abs(first.losses[0] / GOLDEN[kind][0] - 1) > 1e-6
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        ("transformer", "fast"),
+        pytest.param("hypertransformer", "fast", marks=pytest.mark.slow),
+        pytest.param("transformer", "plain", marks=pytest.mark.slow),
+        ("hypertransformer", "plain"),
+    ],
+)
+def test_bfloat16_trains_and_keeps_its_state_in_float32(kind: str, path: str) -> None:
+    config = override(preset_config("smoke", kind), {"compute": {"precision": "bfloat16", "path": path}})
+    first, *_, last = train(config, config_tasks(config), init_state(config), 0, 3, last=3)
+    assert {leaf.dtype for leaf in jax.tree.leaves(last.state)} == {np.dtype("float32"), np.dtype("int32")}
+    np.testing.assert_allclose(first.losses[0], GOLDEN[kind][0], rtol=0.03)
+    assert abs(first.losses[0] / GOLDEN[kind][0] - 1) > 1e-6
 
 
 @pytest.mark.parametrize("kind", GOLDEN)

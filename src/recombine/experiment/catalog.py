@@ -8,9 +8,10 @@ from recombine import paper
 from recombine.config import MODEL_CONFIGS, Config, OwnModelConfig
 from recombine.config_file import override
 from recombine.errors import InputError
+from recombine.model.own import SHIPPED
 from recombine.preset import Preset, preset_config
 
-BOTTLENECK = "recombine.model.bottleneck:Bottleneck"
+(BOTTLENECK,) = SHIPPED
 OWN = "own"  # the table of changes to the user's own model
 
 

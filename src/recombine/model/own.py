@@ -19,6 +19,8 @@ from recombine.config import Config, OwnModelConfig
 from recombine.errors import InputError
 from recombine.model.output import Output
 
+SHIPPED = ("recombine.model.bottleneck:Bottleneck",)  # ours: to be had without being named
+
 _imported: dict[str, Callable[..., Any]] = {}
 
 
@@ -42,6 +44,8 @@ def import_model(kind: str) -> OwnModelConfig:
 def build_own(config: Config, *, key: jax.Array) -> Any:
     assert isinstance(config.model, OwnModelConfig)
     kind = config.model.kind
+    if kind in SHIPPED and kind not in _imported:
+        import_model(kind)
     if kind not in _imported:
         raise InputError("model.kind", kind, f"a class is imported only where the command names it: --model {kind}")
     return _imported[kind](config, key=key)

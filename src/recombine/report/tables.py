@@ -79,7 +79,10 @@ def print_verdicts(verdicts: Sequence["Verdict"]) -> None:
             measured = "–" if part.mean is None else f"{_effect(part.mean)}{interval}"
             sign = "≥" if part.comparison == ">=" else "≤"
             console.print(
-                Text(f"      {marks[part.state]} {part.statistic}: {measured}, criterion {sign} {part.threshold:g}", "dim")
+                Text(
+                    f"      {marks[part.state]} {part.statistic}: {measured}, criterion {sign} {part.threshold:g}",
+                    "dim",
+                )
             )
 
 
