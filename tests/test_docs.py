@@ -23,8 +23,8 @@ def test_the_claims_are_those_that_are_judged() -> None:
     for claim in CLAIMS:
         for i, statistic in enumerate(claim.statistics):
             head = (str(claim.number), claim.sentence, claim.panel) if i == 0 else ("", "", "")
-            sign = {">=": "≥", "<=": "≤"}[statistic.comparison]
-            expected.append((*head, statistic.words, f"{sign} {statistic.threshold:g}"))
+            sign = {">=": "≥ ", "<=": "≤ ", "within": "within ±"}[statistic.comparison]
+            expected.append((*head, statistic.words, f"{sign}{statistic.threshold:g}"))
     assert found == expected
 
 

@@ -14,6 +14,7 @@ from recombine.task.support import Support, paper_support
 from recombine.task.support_spec import parse_support
 
 ModelKind = Literal["transformer", "hypertransformer"]
+RESERVED = ("transformer", "hypertransformer", "informed")  # the labels of our own: a report tells models by them
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,8 @@ class OwnModelConfig:
     def __post_init__(self) -> None:
         if not isinstance(self.kind, str) or not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", self.kind):
             raise InputError("model.kind", self.kind, "package.module:Class")
+        if self.label in RESERVED:
+            raise InputError("model.kind", self.kind, f"{self.label} is the name of a model of ours; rename the class")
         options = dict(self.options)
         for name, value in options.items():
             if not isinstance(value, str | bool | int | float):

@@ -22,3 +22,7 @@ def suggestion(word: str, candidates: list[str]) -> str:
     """' (did you mean …?)' where a candidate is close to the word, otherwise nothing."""
     close = get_close_matches(word, candidates, n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+class Failed(Exception):
+    """Something that was asked for did not succeed, as far as it was told at the time."""

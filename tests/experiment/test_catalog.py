@@ -48,6 +48,17 @@ def test_a_model_of_ones_own_goes_with_the_papers_two() -> None:
     assert [entry.name for entry in entries].count("Bottleneck-connected+-seed0") == 1
 
 
+def test_no_model_of_ones_own_takes_the_place_of_ours() -> None:
+    for kind in ("my_model:Bottleneck", "my_model:transformer", "my_model:informed"):
+        with pytest.raises(InputError, match="rename the class"):
+            catalog("smoke", {}, [0], OwnModelConfig(kind))
+
+
+def test_a_supports_name_is_no_path() -> None:
+    entries = catalog("smoke", {"task": {"support": {"name": "../../x/y", "masks": ["110", "011"]}}}, [0])
+    assert all("/" not in entry.name and not entry.name.startswith(".") for entry in entries)
+
+
 def test_changes_and_a_support_of_ones_own() -> None:
     changes = {"task": {"support": ["110", "011"]}, "hypertransformer": {"model": {"latent_dim": 3}}}
     entries = catalog("smoke", changes, [0])
@@ -60,6 +71,7 @@ def test_changes_and_a_support_of_ones_own() -> None:
         ({"transformer": {"task": {}}}, "transformer.task"),
         ({"transformer": 3}, "transformer"),
         ({"hypertransformer": {"model": {"kind": "x"}}}, "hypertransformer.model.kind"),
+        ({"own": {"model": {"options": {}}}}, "own"),
     ]:
         with pytest.raises(InputError, match=rf"^{field} = "):
             catalog("smoke", bad, [0])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from recombine.measure.intervene import (
+    LatentMaps,
     in_random_subspace,
     intervene_on_latent,
     intervene_on_subspace,
@@ -68,6 +69,22 @@ def test_perfect_modules_are_recovered() -> None:
         assert entry.ceiling > 0.9999
 
 
+def test_a_students_own_zero_does_not_matter() -> None:
+    """A latent with an offset, and a student that takes it off again, are the same student."""
+    shift = jnp.arange(6.0)
+
+    class Shifted(eqx.Module):
+        inner: eqx.Module
+
+        def execute(self, z, x):
+            return self.inner.execute(z - shift, x)
+
+    v = scaled_latent(TEACHER, EPISODES.latent)
+    recovery = recover_modules(Shifted(perfect_student()), TEACHER, v, inferred() + shift, X)
+    assert min(entry.r2 for entry in (*recovery.single, *recovery.pairs)) > 0.999
+    assert recovery.map_r2 > 0.999
+
+
 def test_wrong_modules_are_not() -> None:
     v = scaled_latent(TEACHER, EPISODES.latent)
     student = eqx.tree_at(lambda m: m.theta, perfect_student(), replace_fn=lambda theta: jnp.roll(theta, 1, axis=0))
@@ -86,15 +103,21 @@ def test_noisy_inference_lowers_the_ceiling_and_not_what_is_recovered_below_it()
 
 def test_latent_interventions_of_a_perfect_student() -> None:
     student, noisy = perfect_student(), inferred(noise=0.5, episodes=OOD)
-    A = fit_map(scaled_latent(TEACHER, EPISODES.latent), inferred())
+    v = scaled_latent(TEACHER, EPISODES.latent)
+    maps = LatentMaps(fit_map(v, inferred()), fit_map(inferred(), v))
     y = jax.vmap(student.execute)(noisy, OOD.query_x)
-    found = intervene_on_latent(student, TEACHER, OOD, Reading(y, None, noisy), scaled_latent(TEACHER, OOD.latent), A)
+    found = intervene_on_latent(
+        student, TEACHER, OOD, Reading(y, None, noisy), scaled_latent(TEACHER, OOD.latent), maps
+    )
     assert found.true > 0.9999
+    assert found.ceiling > 0.9999
     assert found.inferred < 0.99
     assert found.wrong < 0.5
     exact = inferred(episodes=OOD)
     y = jax.vmap(student.execute)(exact, OOD.query_x)
-    found = intervene_on_latent(student, TEACHER, OOD, Reading(y, None, exact), scaled_latent(TEACHER, OOD.latent), A)
+    found = intervene_on_latent(
+        student, TEACHER, OOD, Reading(y, None, exact), scaled_latent(TEACHER, OOD.latent), maps
+    )
     assert found.interpolated > 0.9999
     assert found.inferred > 0.9999
 

@@ -82,3 +82,12 @@ def test_scores_by_mask_pool_to_the_score() -> None:
     alone = score(np.asarray(reading.y)[chosen], jax.tree.map(lambda leaf: leaf[chosen], episodes))
     assert by_mask["010010"].r2 == pytest.approx(alone.r2, abs=1e-9)
     assert score_by_mask(reading.y[:0], jax.tree.map(lambda leaf: leaf[:0], episodes), masks) == {}
+
+
+def test_a_single_task_has_no_r2() -> None:
+    """A 1-hot mask has one task: its latents are all alike, and there is no variance to explain."""
+    rng = np.random.default_rng(0)
+    reading = Reading(jnp.zeros(50), jnp.asarray(rng.normal(size=(50, 2, 8)), jnp.float32), None)
+    probe = fit_probe(reading, jnp.asarray(rng.normal(size=(50, 3)), jnp.float32))
+    assert probe is not None
+    assert np.isnan(score_probe(probe, reading, jnp.ones((50, 3))).residual).all()

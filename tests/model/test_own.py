@@ -159,6 +159,23 @@ def test_a_file_imports_nothing(models: str, capsys: pytest.CaptureFixture[str])
         build_model(Config(model=OwnModelConfig("trap:Model")), key=jax.random.key(0))
 
 
+def test_a_trunk_model_that_the_fast_path_would_change_is_refused(models: str) -> None:
+    """The fast path hands read_out the last token alone: one that pools over tokens would be another model."""
+    Path("pooling.py").write_text(
+        "from recombine.model.bottleneck import Bottleneck\n"
+        "class Pooling(Bottleneck):\n"
+        "    def read_out(self, X, query_x):\n"
+        "        z = self.latent(X.mean(axis=0))\n"
+        "        return self.execute(z, query_x), z\n"
+    )
+    sys.modules.pop("pooling", None)
+    import_model("pooling:Pooling")
+    config = own_config("pooling:Pooling", embed_dim=16)
+    with pytest.raises(InputError, match=r"compute\.path=plain"):
+        check_own(config)
+    check_own(override(config, {"compute": {"path": "plain"}}))
+
+
 def test_options_survive_the_file(models: str) -> None:
     config = own_config(f"{models}:Mean", start=0.25, name="x", deep=True)
     assert override(Config(), config_as_dict(config)) == config

@@ -8,6 +8,7 @@ import pytest
 
 from recombine.cli.main import main
 from recombine.errors import InputError
+from recombine.experiment.scorecard import FORMAT as SCORECARD_FORMAT
 from recombine.report.collect import collect
 from tests.reliability.small_run import finish, small_config
 
@@ -64,6 +65,25 @@ def test_runs_that_do_not_belong_together(tmp_path: Path) -> None:
     finish(tmp_path / "c", stop_at=0)
     with pytest.raises(InputError, match="are both transformer on connected\\+, seed 0"):
         collect([tmp_path])
+
+
+def test_other_settings_are_not_other_seeds(tmp_path: Path) -> None:
+    finish(tmp_path / "a", stop_at=0)
+    finish(tmp_path / "b", small_config(seed=1, model={"num_heads": 2}), stop_at=0)
+    with pytest.raises(InputError, match="differ in model: they are not seeds of one experiment"):
+        collect([tmp_path])
+    shutil.rmtree(tmp_path / "b")
+    support = {"name": "connected+", "masks": ["110000", "001100", "000011"]}
+    finish(tmp_path / "c", small_config(task={"support": support}, model={"causal": True}, seed=2), stop_at=0)
+    with pytest.raises(InputError, match=r"they are not seeds|it is not the same"):
+        collect([tmp_path])
+
+
+def test_a_scorecard_of_an_earlier_step_is_not_shown(runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs / "a", tmp_path / "a")
+    for step, shown in ((12, True), (8, False)):
+        (tmp_path / "a" / "scorecard.json").write_text(json.dumps({"format": SCORECARD_FORMAT, "step": step}))
+        assert (collect([tmp_path]).runs[0].scorecard is not None) is shown
 
 
 def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from recombine.report.collect import Study
 from recombine.report.verdict import STATISTICS, judge, judge_part
 from tests.report.studies import whole_study
 
-AT_LEAST, AT_MOST = (Statistic("x", "words", sign, 0.5) for sign in (">=", "<="))
+AT_LEAST, AT_MOST, WITHIN = (Statistic("x", "words", sign, 0.5) for sign in (">=", "<=", "within"))
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,12 @@ AT_LEAST, AT_MOST = (Statistic("x", "words", sign, 0.5) for sign in (">=", "<=")
         (AT_LEAST, [0.1, 0.6, 0.9], "not enough data"),
         (AT_MOST, [0.1, 0.11, 0.12], "holds"),
         (AT_MOST, [0.9, 0.91, 0.92], "does not hold"),
+        (WITHIN, [-0.4], "holds"),
+        (WITHIN, [-0.6], "does not hold"),
+        (WITHIN, [-0.3, 0.0, 0.3], "not enough data"),
+        (WITHIN, [-0.1, 0.0, 0.1], "holds"),
+        (WITHIN, [-0.8, -0.81, -0.82], "does not hold"),
+        (WITHIN, [0.8, 0.81, 0.82], "does not hold"),
     ],
 )
 def test_the_whole_interval_must_be_on_one_side(statistic: Statistic, effects: list[float], state: str) -> None:
@@ -65,7 +71,9 @@ def test_every_statistic_by_hand() -> None:
             expected[f"{name}_control"].append(row["control"]["r2"])
             on = {s: between(final(study, name, s, seed), "ood") for s in ("connected", "disconnected")}
             difference = on["connected"] - on["disconnected"]
-            expected[f"{name}_support"].append(abs(difference) if name == "transformer" else difference)
+            expected[f"{name}_support"].append(difference)
+            if name == "hypertransformer":
+                expected["hypertransformer_connected"].append(on["connected"])
     for name, values in expected.items():
         if name != "construction_error":
             assert STATISTICS[name](study) == pytest.approx(values), name

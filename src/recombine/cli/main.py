@@ -19,7 +19,7 @@ from recombine.cli.report import Report
 from recombine.cli.reproduce import Reproduce
 from recombine.cli.task import Task
 from recombine.cli.train import Train
-from recombine.errors import InputError
+from recombine.errors import Failed, InputError
 from recombine.experiment.interrupt import Interrupted
 
 
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has left, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (OSError, MemoryError, ArithmeticError) as error:
+    except (Failed, OSError, MemoryError, ArithmeticError) as error:
         complain(str(error) or type(error).__name__)
         return 1
     except RuntimeError as error:

@@ -11,7 +11,7 @@ import tyro
 from recombine.checks import check_seed, check_size
 from recombine.cli.printing import note, print_json, print_line
 from recombine.config_file import read_toml, write_toml
-from recombine.errors import InputError
+from recombine.errors import Failed, InputError
 from recombine.preset import Preset
 
 if TYPE_CHECKING:
@@ -48,17 +48,17 @@ class Reproduce:
     """Print JSON: the page's path, the verdicts, the runs."""
 
     def run(self) -> None:
+        from recombine.experiment.machine import available_cores, prepare
+        from recombine.experiment.rundir import check_run_path
+
+        prepare(1 if self.dry_run else None)  # before a model of the user's own is imported, which may start JAX
         entries = self._entries()
         out = self.out or Path("runs") / f"reproduce-{self.preset}"
         if self.workers is not None:
             check_size("workers", self.workers, most=4096)
-        from recombine.experiment.machine import available_cores, prepare
-        from recombine.experiment.rundir import check_run_path
-
         for entry in entries:
             check_run_path(out / entry.name)
         workers = self.workers or available_cores()
-        prepare(1 if self.dry_run else None)  # what is timed is what a worker does
         if self.model:
             from recombine.model.own import check_own
 
@@ -106,10 +106,12 @@ class Reproduce:
                 display.update(event.job.name, event.kind, event.data)
                 if event.kind == "failed":
                     failed[event.job.name] = event.data["error"]
+                elif event.kind == "interrupted" and not request.requested():
+                    failed[event.job.name] = "its worker was ended by a signal"
                 try:
                     renewal.update(finished=event.kind == "done", has_rows=bool(event.data.get("row")))
-                except InputError as error:  # a run of another kind in the directory: said once, at the end again
-                    display.say(str(error))
+                except Exception as error:  # a picture that fails ends no training; at the end it is an error
+                    display.say(f"the report could not be written: {error}")
         return failed
 
     def _jobs(self, entries: "Sequence[Entry]", out: Path) -> "list[Job]":
@@ -133,7 +135,8 @@ class Reproduce:
                 jobs.setdefault(str(reference_path(directory, entry.config)), Job(name, request))
         for entry in entries:
             path = out / entry.name
-            if _is_done(path) and read_scorecard(path) is not None:
+            card = read_scorecard(path)
+            if _is_done(path) and card is not None and card["step"] == entry.config.optimizer.num_steps:
                 self._check_same(entry, path)
                 continue
             request = {
@@ -160,6 +163,8 @@ class Reproduce:
         from recombine.report.tables import print_scores, print_verdicts
         from recombine.report.write import write_report
 
+        for name, error in failed.items():
+            note(f"{name} failed: {error}")
         study, verdicts, page = write_report([out], out / "report")
         if self.json:
             runs = {str(run.path): run.status.get("state") for run in study.runs}
@@ -171,8 +176,7 @@ class Reproduce:
             print_verdicts(verdicts)
             print_line(f"\nthe report: {page}")
         if failed:
-            shown = "; ".join(f"{name}: {error}" for name, error in failed.items())
-            raise ArithmeticError(f"{len(failed)} of the runs failed: {shown}")
+            raise Failed(f"{len(failed)} of the runs failed: {', '.join(failed)}")
 
     def _estimate(self, entries: "Sequence[Entry]", out: Path, workers: int) -> None:
         from recombine.experiment.estimate import seconds_per_run

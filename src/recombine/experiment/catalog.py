@@ -1,5 +1,6 @@
 """The catalog: which runs make which panel of the paper's figures."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -15,6 +16,11 @@ from recombine.preset import Preset, preset_config
 OWN = "own"  # the table of changes to the user's own model
 
 
+def safe_name(name: str) -> str:
+    """A support's name as a part of a file name: it is the user's, and may be anything."""
+    return re.sub(r"[^\w+.-]", "_", name)[:60].lstrip(".")
+
+
 @dataclass(frozen=True)
 class Entry:
     """One run, and the panels it is for."""
@@ -25,7 +31,7 @@ class Entry:
     @property
     def name(self) -> str:
         """The name of the run's directory."""
-        return f"{self.config.model.label}-{self.config.task.support.name}-seed{self.config.seed}"
+        return f"{self.config.model.label}-{safe_name(self.config.task.support.name)}-seed{self.config.seed}"
 
 
 def catalog(
@@ -37,6 +43,8 @@ def catalog(
     the disconnected one (panel D); then what answers the question behind them: the transformer that is given the
     latent, and the bottleneck without a hypernetwork. A model of one's own goes with the paper's two.
     """
+    if OWN in changes and own is None:
+        raise InputError(OWN, changes[OWN], "changes to a model of your own, and no --model names one")
     configs = {kind: _config(preset, kind, changes) for kind in MODEL_CONFIGS}
     models = [*configs.values(), *([_own_config(preset, own, changes)] if own else [])]
     support = configs["transformer"].task.support
@@ -50,6 +58,8 @@ def catalog(
     if own is None or own.kind != BOTTLENECK:
         options = tuple(asdict(hyper.model).items())
         entries.append(Entry(replace(hyper, model=OwnModelConfig(BOTTLENECK, options)), "bottleneck"))
+    if own and len({entry.name for entry in entries}) < len(entries):
+        raise InputError("model", own.kind, f"{own.label} is the name of a model of ours; rename the class")
     ranks = list(dict.fromkeys(entry.panels for entry in entries))
     return [
         replace(entry, config=replace(entry.config, seed=seed))
@@ -64,18 +74,23 @@ def _config(preset: Preset, kind: str, changes: Mapping[str, Any]) -> Config:
     """The preset, then the changes to all models, then those under a model's own name."""
     shared = {name: value for name, value in changes.items() if name not in (*MODEL_CONFIGS, OWN)}
     _refuse_kind("model.kind", shared)
-    own = changes.get(kind, {})
+    return override(override(preset_config(preset, kind), shared), _own_changes(kind, changes))
+
+
+def _own_changes(name: str, changes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The changes to one model alone."""
+    own = changes.get(name, {})
     if not isinstance(own, Mapping):
-        raise InputError(kind, own, f"a table of changes to the {kind} alone, such as [{kind}.model]")
+        raise InputError(name, own, f"a table of changes to one model alone, such as [{name}.model]")
     if only := sorted(own.keys() - {"model", "optimizer"}):
-        raise InputError(f"{kind}.{only[0]}", own[only[0]], "the models share it; only model and optimizer differ")
-    _refuse_kind(f"{kind}.model.kind", own)
-    return override(override(preset_config(preset, kind), shared), own)
+        raise InputError(f"{name}.{only[0]}", own[only[0]], "the models share it; only model and optimizer differ")
+    _refuse_kind(f"{name}.model.kind", own)
+    return own
 
 
 def _own_config(preset: Preset, own: OwnModelConfig, changes: Mapping[str, Any]) -> Config:
     shared = {name: value for name, value in changes.items() if name not in (*MODEL_CONFIGS, OWN, "model")}
-    config = override(override(preset_config(preset, own.kind), shared), changes.get(OWN, {}))
+    config = override(override(preset_config(preset, own.kind), shared), _own_changes(OWN, changes))
     if own.kind == BOTTLENECK and not dict(getattr(config.model, "options", ())):
         hyper = _config(preset, "hypertransformer", changes)
         return replace(hyper, model=OwnModelConfig(BOTTLENECK, tuple(asdict(hyper.model).items())))

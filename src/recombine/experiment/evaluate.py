@@ -73,10 +73,15 @@ def measurements(config: Config, model: Model, on: Examination) -> Iterator[tupl
     if probe is None:
         yield "probe", None
         return
-    latent = {split: found.latent for split, found in decoded.items()} if probe.latent else None
-    yield "probe", {split: list(found.residual) for split, found in decoded.items()} | {"latent": latent}
+    latent = finite({split: found.latent for split, found in decoded.items()}) if probe.latent else None
+    residual = {split: [or_none(r2) for r2 in found.residual] for split, found in decoded.items()}
+    yield "probe", residual | {"latent": latent}
 
 
 def finite(values: dict[str, Any]) -> dict[str, Any]:
     """JSON has no word but null for it: with one context pair, say, there is no variance to divide by."""
-    return {k: None if isinstance(v, float) and not isfinite(v) else v for k, v in values.items()}
+    return {name: or_none(value) for name, value in values.items()}
+
+
+def or_none(value: Any) -> Any:
+    return None if isinstance(value, float) and not isfinite(value) else value

@@ -15,6 +15,7 @@ from recombine.measure.reference import REFERENCES, predict_reference
 from recombine.train.step import config_teacher
 
 LARGEST = 1 << 20
+FORMAT = 1  # of the file, and of what the references are: another number when one of them changes
 REFERENCES_DIRECTORY = "references"  # beside the runs
 
 
@@ -50,7 +51,7 @@ def stored_references(directory: Path, config: Config) -> dict[str, dict[str, An
         stored = json.loads(read_file(reference_path(directory, config), LARGEST))
     except (NotAFile, ValueError):
         return None
-    return stored["scores"] if isinstance(stored, dict) and stored.get("depends") == _depends(config) else None
+    return stored.get("scores") if isinstance(stored, dict) and stored.get("depends") == _depends(config) else None
 
 
 def store_references(directory: Path, config: Config) -> dict[str, dict[str, Any]]:
@@ -67,4 +68,4 @@ def store_references(directory: Path, config: Config) -> dict[str, dict[str, Any
 def _depends(config: Config) -> dict[str, Any]:
     data = config_as_dict(config)
     kept = {name: data.get(name) for name in ("task", "seed", "teacher_seed")}
-    return kept | {"episodes": config.measure.episodes}
+    return kept | {"episodes": config.measure.episodes, "format": FORMAT}

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from math import comb
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from recombine.config import Config
 from recombine.errors import InputError
 from recombine.experiment.evaluate import evaluation_episodes, evaluation_splits, finite, probe_episodes, read_episodes
 from recombine.files import NotAFile, read_file, replace_file
-from recombine.measure.intervene import intervene_on_latent, intervene_on_subspace
+from recombine.measure.intervene import LatentMaps, intervene_on_latent, intervene_on_subspace
 from recombine.measure.modules import Recovered, fit_map, recover_modules, scaled_latent
 from recombine.measure.probe import fit_probe
 from recombine.measure.r2 import score
@@ -17,17 +18,16 @@ from recombine.model.build import Model, count_parameters
 from recombine.model.trunk import TrunkModel
 from recombine.stream import Stream, stream_key
 from recombine.task.episode import Episode, sample_input
-from recombine.task.mask import format_mask, k_hot_masks
+from recombine.task.mask import MOST_MASKS, format_mask, k_hot_masks
 from recombine.task.names import CONTROL_SPLITS
 from recombine.task.split import sample_masks
 from recombine.task.teacher import Teacher
 from recombine.train.step import config_teacher
 
 SCORECARD = "scorecard.json"
-FORMAT = 1
+FORMAT = 2
 LARGEST = 1 << 24
 NUM_INPUTS = 4_000  # on which modules are compared
-MOST_ACTIVE = 12  # modules; beyond, the number of masks of k of them is no longer a number of tasks
 
 
 def make_scorecard(config: Config, model: Model, step: int) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def make_scorecard(config: Config, model: Model, step: int) -> dict[str, Any]:
     if reading.latent is not None and hasattr(model, "execute"):
         executes: Any = model
         v = scaled_latent(teacher, fitted_on.latent)
-        A = fit_map(v, reading.latent)
+        maps = LatentMaps(fit_map(v, reading.latent), fit_map(reading.latent, v))
         x = sample_input(stream_key(config.seed, Stream.modules), (NUM_INPUTS, config.task.input_dim))
         recovery = recover_modules(executes, teacher, v, reading.latent, x)
         card["modules"] = {
@@ -63,7 +63,7 @@ def make_scorecard(config: Config, model: Model, step: int) -> dict[str, Any]:
                     episodes,
                     read_episodes(config, model, episodes),
                     scaled_latent(teacher, episodes.latent),
-                    A,
+                    maps,
                 )._asdict()
             )
             for split, episodes in splits.items()
@@ -87,7 +87,9 @@ def make_scorecard(config: Config, model: Model, step: int) -> dict[str, Any]:
 def active_modules_episodes(config: Config, teacher: Teacher) -> Iterator[tuple[int, Episode]]:
     """Tasks of k active modules, all masks of k alike, for each k."""
     task = config.task
-    for k in range(1, min(task.num_modules, MOST_ACTIVE) + 1):
+    for k in range(1, task.num_modules + 1):
+        if comb(task.num_modules, k) > MOST_MASKS:
+            continue
         masks, count = k_hot_masks(task.num_modules, k), config.measure.episodes
         yield k, sample_masks(config.seed, Stream.active_modules, teacher, masks, task.episode_length, count, step=k)
 

@@ -14,7 +14,7 @@ import threading
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from recombine.errors import InputError
 from recombine.experiment.interrupt import Interrupted, StopRequest, run_interruptibly
@@ -22,8 +22,13 @@ from recombine.experiment.machine import prepare
 
 SECONDS_BETWEEN_EVENTS = 0.5
 
+events: IO[str] = sys.stdout
+
 
 def main() -> int:
+    global events
+    events = os.fdopen(os.dup(1), "w", encoding="utf-8")  # a user's model may print: that goes to stderr
+    os.dup2(2, 1)
     prepare(threads=1)
     jobs: queue.Queue[dict[str, Any]] = queue.Queue()
     threading.Thread(target=_receive, args=(jobs,), daemon=True).start()
@@ -46,8 +51,8 @@ def _receive(jobs: "queue.Queue[dict[str, Any]]") -> None:
 
 
 def _tell(event: str, **data: Any) -> None:
-    sys.stdout.write(json.dumps({"event": event, **data}) + "\n")
-    sys.stdout.flush()
+    events.write(json.dumps({"event": event, **data}) + "\n")
+    events.flush()
 
 
 def _work(job: dict[str, Any], request: StopRequest) -> None:

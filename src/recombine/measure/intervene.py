@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from recombine.measure.modules import execute_many, explained
+from recombine.measure.modules import AffineMap, execute_many, explained
 from recombine.measure.predict import in_chunks
 from recombine.measure.r2 import score
 from recombine.measure.ridge import Ridge
@@ -34,14 +34,25 @@ class LatentIntervention(NamedTuple):
     true: float
     wrong: float
     interpolated: float
+    """Of the middle between two tasks, the share of that task's variance which is explained."""
+    ceiling: float
+    """What perfect modules would reach with `true`: the map has the shrinkage of this model's inference in it."""
+
+
+class LatentMaps(NamedTuple):
+    """Between the scaled latent v and the inferred one, both ways."""
+
+    to_code: AffineMap
+    to_v: AffineMap
 
 
 def intervene_on_latent(
-    model: Any, teacher: Teacher, episodes: Episode, reading: Reading, v: Float[Array, "E M"], A: np.ndarray
+    model: Any, teacher: Teacher, episodes: Episode, reading: Reading, v: Float[Array, "E M"], maps: LatentMaps
 ) -> LatentIntervention:
-    """v: the episodes' scaled latents; A: the map from them to the inferred latents, fitted in distribution."""
+    """v: the episodes' scaled latents; the maps are fitted in distribution."""
     assert reading.latent is not None
-    mapped = jnp.asarray(np.asarray(v, np.float64) @ A, jnp.float32)
+    mapped = jnp.asarray(maps.to_code(v), jnp.float32)
+    perfect = _label(teacher, jnp.asarray(maps.to_v(mapped), jnp.float32), episodes.query_x)
     x = episodes.query_x
     middle = (reading.latent + jnp.roll(reading.latent, 1, axis=0)) / 2
     truth = _label(teacher, (v + jnp.roll(v, 1, axis=0)) / 2, x)
@@ -50,6 +61,7 @@ def intervene_on_latent(
         score(execute_many(model, mapped, x), episodes).r2,
         score(execute_many(model, jnp.roll(mapped, 1, axis=0), x), episodes).r2,
         explained(execute_many(model, middle, x), truth),
+        score(perfect, episodes).r2,
     )
 
 

@@ -1,13 +1,13 @@
 """Module recovery: has a model with a latent found the teacher's modules?
 
-The teacher divides W(z) by its norm, so what there is to infer is the scaled latent v = z / ‖W(z)‖. A linear map A from
-v to the inferred latent ẑ is fitted in distribution. If the model has found the modules, then executing A v is the
+The teacher divides W(z) by its norm, so what there is to infer is the scaled latent v = z / ‖W(z)‖. An affine map A
+from v to the inferred latent ẑ is fitted in distribution. If the model has found the modules, then executing A v is the
 teacher's task network at v for every v, single modules included, which it was never shown alone. Functions are
 compared, not units: the student may be wider, and its units may be anything.
 
-The ceiling is what perfect modules would reach with this model's inference. Inference from a short context shrinks
-towards the mean: C, the regression of v on ẑ, undoes A only as far as ẑ tells v. The true modules at C A v are compared
-with those at v.
+The ceiling is what perfect modules would reach with this model's inference, if they are the best for what it infers.
+Inference from a short context shrinks towards the mean: C, the regression of v on ẑ, undoes A only as far as ẑ tells v.
+The true modules at C A v are compared with those at v.
 """
 
 from typing import Any, NamedTuple
@@ -46,9 +46,21 @@ def scaled_latent(teacher: Teacher, latent: Float[Array, "E M"]) -> Float[Array,
     return latent / norms[:, None]
 
 
-def fit_map(v: ArrayLike, inferred: ArrayLike) -> np.ndarray:
-    """A (M × latent) with ẑ ≈ v A, by least squares."""
-    return np.linalg.lstsq(np.asarray(v, np.float64), np.asarray(inferred, np.float64), rcond=None)[0]
+class AffineMap(NamedTuple):
+    """x ↦ x weights + offset."""
+
+    weights: np.ndarray
+    offset: np.ndarray
+
+    def __call__(self, x: ArrayLike) -> np.ndarray:
+        return np.asarray(x, np.float64) @ self.weights + self.offset
+
+
+def fit_map(v: ArrayLike, inferred: ArrayLike) -> AffineMap:
+    """ẑ ≈ v A + b, by least squares. The offset is free: a student's own zero need not be the teacher's."""
+    inputs, targets = np.asarray(v, np.float64), np.asarray(inferred, np.float64)
+    weights = np.linalg.lstsq(np.column_stack([inputs, np.ones(len(inputs))]), targets, rcond=None)[0]
+    return AffineMap(weights[:-1], weights[-1])
 
 
 def recover_modules(
@@ -60,15 +72,15 @@ def recover_modules(
 ) -> Recovery:
     """v and ẑ of in-distribution tasks; the inputs on which functions are compared. The model has `execute(z, x)`."""
     v64, z64 = np.asarray(v, np.float64), np.asarray(inferred, np.float64)
-    A, C = fit_map(v64, z64), fit_map(z64, v64)
-    map_r2 = 1 - np.sum((z64 - v64 @ A) ** 2) / np.sum((z64 - z64.mean(axis=0)) ** 2)
+    to_code, to_v = fit_map(v64, z64), fit_map(z64, v64)
+    map_r2 = 1 - np.sum((z64 - to_code(v64)) ** 2) / np.sum((z64 - z64.mean(axis=0)) ** 2)
 
     def recovered(mask: Mask) -> Recovered:
         at = scaled_latent(teacher, jnp.asarray([mask], jnp.float32))[0]
         truth = _teach(teacher, at, x)
-        mapped = np.asarray(at, np.float64) @ A
+        mapped = to_code(at)
         student = execute_many(model, jnp.tile(jnp.asarray(mapped, jnp.float32), (len(x), 1)), x)
-        perfect = _teach(teacher, jnp.asarray(mapped @ C, jnp.float32), x)
+        perfect = _teach(teacher, jnp.asarray(to_v(mapped), jnp.float32), x)
         return Recovered(mask, explained(student, truth), explained(perfect, truth))
 
     num_modules = len(teacher.theta)

@@ -53,7 +53,8 @@ def score_probe(probe: Probe, reading: Reading, latent: Float[Array, "E M"]) -> 
 def decoding_r2(fit: Ridge, features: ArrayLike, latent: ArrayLike) -> float:
     z = np.asarray(latent, np.float64)
     decoded = np.asarray(features, np.float64) @ np.asarray(fit.weights) + np.asarray(fit.intercept)
-    return float(1 - np.sum((z - decoded) ** 2) / np.sum((z - z.mean(axis=0)) ** 2))
+    spread = np.sum((z - z.mean(axis=0)) ** 2)
+    return float(1 - np.sum((z - decoded) ** 2) / spread) if spread > 0 else float("nan")  # a single task has none
 
 
 def _fit(features: np.ndarray, latent: ArrayLike) -> Ridge:

@@ -14,10 +14,13 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from recombine.config import Config, OwnModelConfig
 from recombine.errors import InputError
+from recombine.model.fast import fast_read
 from recombine.model.output import Output
+from recombine.model.trunk import TrunkModel
 
 SHIPPED = ("recombine.model.bottleneck:Bottleneck",)  # ours: to be had without being named
 
@@ -52,7 +55,7 @@ def build_own(config: Config, *, key: jax.Array) -> Any:
 
 
 def check_own(config: Config) -> None:
-    """Refuse, before anything is trained, a class that cannot be built, called or differentiated."""
+    """Refuse, before anything is trained, a class that cannot be built or called as ours are."""
     kind = config.model.kind
     where = f"{kind} must be built by Class(config, key=key) and called as model(context_x, context_y, query_x)"
     task = config.task
@@ -83,4 +86,22 @@ def check_own(config: Config) -> None:
     if getattr(output.y, "shape", None) != ():
         raise InputError(
             "model", kind, f"its y has shape {getattr(output.y, 'shape', None)}; it must be one number, ()"
+        )
+    if config.compute.path == "fast" and isinstance(model, TrunkModel):
+        _check_fast_path(config, model)
+
+
+def _check_fast_path(config: Config, model: TrunkModel) -> None:
+    """The fast path knows `tokens` and `read_out` alone, and hands `read_out` the last token."""
+    task, keys = config.task, jax.random.split(jax.random.key(1), 3)
+    pairs = task.episode_length - 1 + bool(getattr(model, "given_latent", False))
+    x = jax.random.normal(keys[0], (2, pairs, task.input_dim))
+    y, query = jax.random.normal(keys[1], (2, pairs)), jax.random.normal(keys[2], (2, task.input_dim))
+    plain, fast = eqx.filter_jit(jax.vmap(model))(x, y, query).y, eqx.filter_jit(fast_read)(model, x, y, query).y
+    if not np.allclose(plain, fast, rtol=1e-3, atol=1e-4):
+        raise InputError(
+            "model",
+            config.model.kind,
+            "its read_out reads more than the last token, or it has an embed or __call__ of its own: the fast path "
+            "would train another model; --set compute.path=plain",
         )

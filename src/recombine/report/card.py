@@ -24,9 +24,9 @@ def print_card(path: str, card: dict[str, Any]) -> None:
     if probe := card.get("probe"):
         points = ["embedding", *(f"block {i}" for i in range(1, len(probe["in_dist"])))]
         columns = [split for split in ("in_dist", "ood") if split in probe]
-        rows = {name: [f"{probe[split][i]:.3f}" for split in columns] for i, name in enumerate(points)}
+        rows = {name: [_number(probe[split][i]) for split in columns] for i, name in enumerate(points)}
         if probe.get("latent"):
-            rows["latent"] = [f"{probe['latent'][split]:.3f}" for split in columns]
+            rows["latent"] = [_number(probe["latent"][split]) for split in columns]
         _print("the latent, linearly decoded", columns, rows)
     ks = card["active_modules"]
     shown = ("ridge", "oracle")
@@ -41,7 +41,7 @@ def print_card(path: str, card: dict[str, Any]) -> None:
     if modules := card.get("modules"):
         entries = modules["single"] + modules["pairs"]
         rows = {
-            entry["mask"]: [_r2(entry), f"{entry['ceiling']:.3f}", "trained" if entry["trained"] else ""]
+            entry["mask"]: [_r2(entry), _number(entry["ceiling"]), "trained" if entry["trained"] else ""]
             for entry in entries
         }
         _print(f"modules recovered (map R² {modules['map_r2']:.3f})", ["explained", "ceiling", ""], rows)

@@ -82,10 +82,11 @@ def read_run(path: Path) -> RunRecord:
     status = _read_json(path / STATUS) or {"state": "unknown", "step": 0, "num_steps": config.optimizer.num_steps}
     rows = tuple(_rows(path / METRICS))
     references = stored_references(path.parent / REFERENCES_DIRECTORY, config)
+    card = read_scorecard(path)
+    if card and not (rows and rows[-1]["step"] == card["step"]):
+        card = None  # of an earlier step: the run has gone on since
     name = config.task.support.name
-    return RunRecord(
-        path, config.model.label, name, config.seed, tables, rows, status, read_scorecard(path), references
-    )
+    return RunRecord(path, config.model.label, name, config.seed, tables, rows, status, card, references)
 
 
 def run_config(path: Path) -> Config:
@@ -146,6 +147,21 @@ def _check_together(runs: Sequence[RunRecord]) -> None:
             if one != other:
                 wanted = f"do not belong together: {section}.{name} is {one} in {first.path} and {other} in {run.path}"
                 raise InputError("runs", f"{first.path}, {run.path}", wanted)
+    alike: dict[tuple[str, str], RunRecord] = {}
+    masks: dict[str, RunRecord] = {}
+    for run in runs:
+        twin = alike.setdefault((run.model, run.support), run)
+        for name in sorted(twin.config.keys() | run.config.keys() - {"seed"}):
+            if name != "seed" and twin.config.get(name) != run.config.get(name):
+                what = (
+                    f"are both {run.model} on {run.support}, and differ in {name}: they are not seeds of one experiment"
+                )
+                raise InputError("runs", f"{twin.path}, {run.path}", what)
+        twin = masks.setdefault(run.support, run)
+        if twin.config["task"]["support"] != run.config["task"]["support"]:
+            raise InputError(
+                "runs", f"{twin.path}, {run.path}", f"both call their support {run.support}; it is not the same"
+            )
     seen: dict[tuple[str, str, int], RunRecord] = {}
     for run in runs:
         twin = seen.setdefault((run.model, run.support, run.seed), run)

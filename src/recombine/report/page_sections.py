@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from recombine.report.verdict import Part, Verdict
 
 STATES = {"holds": ("good", "✓"), "does not hold": ("bad", "✗"), "not enough data": ("open", "?")}
-SIGNS = {">=": "≥", "<=": "≤"}
+SIGNS = {">=": "≥", "<=": "≤", "within": "within ±"}
 POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 REFERENCE_NAMES = {
     "context_mean": "context mean",

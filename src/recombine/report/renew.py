@@ -21,5 +21,5 @@ class ReportRenewal:
         if first and not has_rows:
             return  # references alone are no picture
         if first or finished or time.monotonic() - (self.written or 0.0) >= SECONDS_BETWEEN:
-            write_report(self.runs, self.out, figures=False)
             self.written = time.monotonic()
+            write_report(self.runs, self.out, figures=False)

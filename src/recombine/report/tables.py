@@ -77,7 +77,7 @@ def print_verdicts(verdicts: Sequence["Verdict"]) -> None:
         for part in verdict.parts:
             interval = "" if part.low is None else f" [{_effect(part.low)}, {_effect(part.high)}]"
             measured = "–" if part.mean is None else f"{_effect(part.mean)}{interval}"
-            sign = "≥" if part.comparison == ">=" else "≤"
+            sign = {">=": "≥", "<=": "≤", "within": "within ±"}[part.comparison]
             console.print(
                 Text(
                     f"      {marks[part.state]} {part.statistic}: {measured}, criterion {sign} {part.threshold:g}",

@@ -76,6 +76,9 @@ def judge_part(statistic: paper.Statistic, effects: Sequence[float]) -> Part:
         most = high = mean + half
     if statistic.comparison == ">=":
         holds, fails = least >= statistic.threshold, most < statistic.threshold
+    elif statistic.comparison == "within":
+        holds = -statistic.threshold <= least and most <= statistic.threshold
+        fails = most < -statistic.threshold or least > statistic.threshold
     else:
         holds, fails = most <= statistic.threshold, least > statistic.threshold
     state = HOLDS if holds else DOES_NOT_HOLD if fails else NOT_ENOUGH
@@ -170,11 +173,10 @@ STATISTICS: dict[str, Callable[[Study], list[float]]] = {
     "hypertransformer_probe": lambda study: per_seed(study, (H, MAIN, _probe), combine=_same),
     "hypertransformer_control": lambda study: per_seed(study, (H, MAIN, _control), combine=_same),
     "transformer_control": lambda study: per_seed(study, (T, MAIN, _control), combine=_same),
+    "hypertransformer_connected": lambda study: per_seed(study, (H, CONNECTED, _ood), combine=_same),
     "hypertransformer_support": lambda study: per_seed(
         study, (H, CONNECTED, _ood), (H, DISCONNECTED, _ood), combine=_minus
     ),
-    "transformer_support": lambda study: per_seed(
-        study, (T, CONNECTED, _ood), (T, DISCONNECTED, _ood), combine=lambda c, d: abs(c - d)
-    ),
+    "transformer_support": lambda study: per_seed(study, (T, CONNECTED, _ood), (T, DISCONNECTED, _ood), combine=_minus),
     "construction_error": lambda study: [_construction_error()],
 }

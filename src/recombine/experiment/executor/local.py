@@ -91,6 +91,7 @@ def run_jobs(jobs: Sequence[Job], workers: int, request: StopRequest) -> Iterato
     waiting, events = deque(jobs), queue.Queue[tuple[_Worker, str, dict[str, Any]]]()
     idle: list[_Worker] = []
     busy: list[_Worker] = []
+    again: list[Job] = []
     stopping = False
     try:
         while waiting or busy:
@@ -114,8 +115,14 @@ def run_jobs(jobs: Sequence[Job], workers: int, request: StopRequest) -> Iterato
                 continue
             if kind in ("done", "failed", "interrupted"):
                 busy.remove(worker)
-                if kind != "interrupted" and not data.pop("ended", False):
+                ended = data.pop("ended", False) or kind == "interrupted"
+                if not ended:
                     idle.append(worker)
+                elif worker.job not in again and not stopping:  # killed from outside: what it saved is there
+                    again.append(worker.job)
+                    waiting.appendleft(worker.job)
+                    yield Event(worker.job, "said", {"text": f"{data.get('error', 'the worker was ended')} once more"})
+                    continue
             yield Event(worker.job, kind, data)
     finally:  # an error here, or a reader who left: nothing goes on unseen
         for worker in (*busy, *idle):

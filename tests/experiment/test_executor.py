@@ -1,0 +1,47 @@
+"""Workers: what becomes of their jobs when they fail, print, or are killed."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from recombine.config_file import write_toml
+from recombine.experiment.executor.local import Job, run_jobs
+from recombine.experiment.interrupt import StopRequest
+from tests.reliability.small_run import small_config
+
+
+def train_job(path: Path, **changes) -> Job:
+    request = {"kind": "train", "config": write_toml(small_config(**changes)), "path": str(path), "own": None}
+    return Job(path.name, request)
+
+
+def test_a_failing_job_does_not_stop_the_others(tmp_path: Path) -> None:
+    bad = Job("bad", {"kind": "train", "config": "nonsense = 1", "path": str(tmp_path / "bad"), "own": None})
+    events = list(run_jobs([bad, train_job(tmp_path / "good")], 1, StopRequest()))
+    ends = {event.job.name: event for event in events if event.kind in ("done", "failed")}
+    assert ends["bad"].kind == "failed"
+    assert "nonsense" in ends["bad"].data["error"]
+    assert ends["good"].kind == "done"
+    assert (tmp_path / "good" / "scorecard.json").is_file()
+
+
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_worker_costs_no_job(tmp_path: Path, signum: signal.Signals) -> None:
+    job = train_job(tmp_path / "run", optimizer={"num_steps": 30_000}, measure={"snapshots": 300})
+    killed, kinds = False, []
+    for event in run_jobs([job], 1, StopRequest()):
+        kinds.append(event.kind)
+        if event.kind == "progress" and event.data["step"] > 0 and not killed:
+            killed = True
+            os.kill(status_process(tmp_path / "run"), signum)
+    assert killed
+    assert kinds.count("started") == 2
+    assert kinds[-1] == "done"
+
+
+def status_process(run: Path) -> int:
+    import json
+
+    return json.loads((run / "status.json").read_text())["process"]
