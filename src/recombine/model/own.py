@@ -97,7 +97,8 @@ def _check_fast_path(config: Config, model: TrunkModel) -> None:
     pairs = task.episode_length - 1 + bool(getattr(model, "given_latent", False))
     x = jax.random.normal(keys[0], (2, pairs, task.input_dim))
     y, query = jax.random.normal(keys[1], (2, pairs)), jax.random.normal(keys[2], (2, task.input_dim))
-    plain, fast = eqx.filter_jit(jax.vmap(model))(x, y, query).y, eqx.filter_jit(fast_read)(model, x, y, query).y
+    plain = eqx.filter_jit(lambda model, *inputs: jax.vmap(model)(*inputs).y)(model, x, y, query)
+    fast = eqx.filter_jit(fast_read)(model, x, y, query).y
     if not np.allclose(plain, fast, rtol=1e-3, atol=1e-4):
         raise InputError(
             "model",
