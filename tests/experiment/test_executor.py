@@ -12,6 +12,9 @@ from recombine.experiment.interrupt import StopRequest
 from tests.reliability.small_run import small_config
 
 
+pytestmark = pytest.mark.slow
+
+
 def train_job(path: Path, **changes) -> Job:
     request = {"kind": "train", "config": write_toml(small_config(**changes)), "path": str(path), "own": None}
     return Job(path.name, request)
@@ -27,7 +30,7 @@ def test_a_failing_job_does_not_stop_the_others(tmp_path: Path) -> None:
     assert (tmp_path / "good" / "scorecard.json").is_file()
 
 
-@pytest.mark.parametrize("signum", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM])
 def test_a_killed_worker_costs_no_job(tmp_path: Path, signum: signal.Signals) -> None:
     job = train_job(tmp_path / "run", optimizer={"num_steps": 6_000}, measure={"snapshots": 20})
     killed, kinds = False, []
