@@ -11,7 +11,6 @@ from recombine.experiment.executor.local import Job, run_jobs
 from recombine.experiment.interrupt import StopRequest
 from tests.reliability.small_run import small_config
 
-
 pytestmark = pytest.mark.slow
 
 
