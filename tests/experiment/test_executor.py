@@ -11,8 +11,6 @@ from recombine.experiment.executor.local import Job, run_jobs
 from recombine.experiment.interrupt import StopRequest
 from tests.reliability.small_run import small_config
 
-pytestmark = pytest.mark.slow
-
 
 def train_job(path: Path, **changes) -> Job:
     request = {"kind": "train", "config": write_toml(small_config(**changes)), "path": str(path), "own": None}

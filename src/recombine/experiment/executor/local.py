@@ -7,9 +7,9 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from recombine.experiment.interrupt import StopRequest
 
@@ -50,7 +50,8 @@ class _Worker:
         assert self.process.stderr is not None
         self.remembering = threading.Thread(target=self._remember, args=(self.process.stderr,), daemon=True)
         self.remembering.start()
-        threading.Thread(target=self._listen, args=(self.process.stdout,), daemon=True).start()
+        self.listening = threading.Thread(target=self._listen, args=(self.process.stdout,), daemon=True)
+        self.listening.start()
 
     def give(self, job: Job) -> None:
         self.job = job
@@ -59,7 +60,7 @@ class _Worker:
             self.process.stdin.write(json.dumps(job.request) + "\n")
             self.process.stdin.flush()  # and left open: a worker leaves when it closes
 
-    def _listen(self, lines: IO[str]) -> None:
+    def _listen(self, lines: Iterable[str]) -> None:
         for line in lines:
             try:
                 data = json.loads(line)
@@ -69,15 +70,18 @@ class _Worker:
             else:
                 self.events.put((self, kind, data))
         code = self.process.wait()
+        self.remembering.join(1.0)
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            with suppress(OSError):  # what could not be written any more
+                pipe.close()  # pyright: ignore[reportOptionalMemberAccess]
         if code in (128 + signal.SIGTERM, 128 + signal.SIGINT, -signal.SIGTERM):
             self.events.put((self, "interrupted", {}))
             return
-        self.remembering.join(1.0)
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         tail = self.said[-1] if self.said else ""
         self.events.put((self, "failed", {"error": f"the worker ended with {how}. {tail}".strip(), "ended": True}))
 
-    def _remember(self, lines: IO[str]) -> None:
+    def _remember(self, lines: Iterable[str]) -> None:
         for line in lines:
             self.said.append(line.rstrip())
 
@@ -132,3 +136,4 @@ def run_jobs(jobs: Sequence[Job], workers: int, request: StopRequest) -> Iterato
                 worker.process.wait(SECONDS_TO_LEAVE)
             except subprocess.TimeoutExpired:
                 worker.process.kill()
+            worker.listening.join(SECONDS_TO_LEAVE)
