@@ -135,10 +135,11 @@ class Reproduce:
                 jobs.setdefault(str(reference_path(directory, entry.config)), Job(name, request))
         for entry in entries:
             path = out / entry.name
-            card = read_scorecard(path)
-            if _is_done(path) and card is not None and card["step"] == entry.config.optimizer.num_steps:
+            if _is_done(path):
                 self._check_same(entry, path)
-                continue
+                card = read_scorecard(path)
+                if card is not None and card["step"] == entry.config.optimizer.num_steps:
+                    continue
             request = {
                 "kind": "train",
                 "config": write_toml(entry.config),
