@@ -27,7 +27,7 @@ class Stream(IntEnum):
     control_modules = 9
     active_modules = 10  # tasks of k active modules; the step is k
     modules = 11  # inputs on which a student's modules are compared with the teacher's
-    intervene = 12  # random subspaces, and the pairing with other tasks
+    intervene = 12  # random subspaces
 
 
 def stream_key(seed: int | Int[Array, ""], stream: Stream, step: int | Int[Array, ""] = 0) -> Key[Array, ""]:

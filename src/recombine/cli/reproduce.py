@@ -181,6 +181,7 @@ class Reproduce:
 
     def _estimate(self, entries: "Sequence[Entry]", out: Path, workers: int) -> None:
         from recombine.experiment.estimate import seconds_per_run
+        from recombine.report.jobs import duration
 
         rows = []
         seconds = seconds_per_run([entry.config for entry in entries], note)
@@ -193,9 +194,9 @@ class Reproduce:
             return
         width = max(len(row["run"]) for row in rows)
         for row in rows:
-            time = "done" if row["done"] else _duration(row["seconds"])
+            time = "done" if row["done"] else duration(row["seconds"])
             print_line(f"{row['run']:<{width}}  {row['panels']:<14}  {time:>9}")
-        print_line(f"{len(rows)} runs, {workers} at a time: about {_duration(total)} on this machine")
+        print_line(f"{len(rows)} runs, {workers} at a time: about {duration(total)} on this machine")
 
 
 def _is_done(path: Path) -> bool:
@@ -203,9 +204,3 @@ def _is_done(path: Path) -> bool:
         return json.loads((path / "status.json").read_text(encoding="utf-8"))["state"] == "done"
     except (OSError, ValueError, KeyError, TypeError):
         return False
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 2 * 3600 else f"{seconds / 3600:.1f} h"

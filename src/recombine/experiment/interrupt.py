@@ -41,7 +41,7 @@ class StopRequest:
     def may_leave(self, farewell: Callable[[], None]) -> Iterator[None]:
         """Inside, the work would lose nothing by being ended at once, after the farewell: while it compiles, mostly.
 
-        The work writes nothing inside; a main thread that has begun to leave keeps it from getting out again.
+        The work writes nothing of the run inside; a main thread that has begun to leave keeps it from getting out.
         """
         with self._lock:
             self._farewell = farewell

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from recombine.report.tables import print_scores
+from recombine.report.tables import number, print_scores
 
 
 def print_card(path: str, card: dict[str, Any]) -> None:
@@ -24,9 +24,9 @@ def print_card(path: str, card: dict[str, Any]) -> None:
     if probe := card.get("probe"):
         points = ["embedding", *(f"block {i}" for i in range(1, len(probe["in_dist"])))]
         columns = [split for split in ("in_dist", "ood") if split in probe]
-        rows = {name: [_number(probe[split][i]) for split in columns] for i, name in enumerate(points)}
+        rows = {name: [number(probe[split][i]) for split in columns] for i, name in enumerate(points)}
         if probe.get("latent"):
-            rows["latent"] = [_number(probe["latent"][split]) for split in columns]
+            rows["latent"] = [number(probe["latent"][split]) for split in columns]
         _print("the latent, linearly decoded", columns, rows)
     ks = card["active_modules"]
     shown = ("ridge", "oracle")
@@ -41,7 +41,7 @@ def print_card(path: str, card: dict[str, Any]) -> None:
     if modules := card.get("modules"):
         entries = modules["single"] + modules["pairs"]
         rows = {
-            entry["mask"]: [_r2(entry), _number(entry["ceiling"]), "trained" if entry["trained"] else ""]
+            entry["mask"]: [_r2(entry), number(entry["ceiling"]), "trained" if entry["trained"] else ""]
             for entry in entries
         }
         _print(f"modules recovered (map R² {modules['map_r2']:.3f})", ["explained", "ceiling", ""], rows)
@@ -49,13 +49,13 @@ def print_card(path: str, card: dict[str, Any]) -> None:
         if found["kind"] == "latent":
             columns = [name for name in ("in_dist", "ood") if name in found]
             kinds = list(found[columns[0]])
-            _print("latent replaced", columns, {kind: [_number(found[c][kind]) for c in columns] for kind in kinds})
+            _print("latent replaced", columns, {kind: [number(found[c][kind]) for c in columns] for kind in kinds})
         else:
             rows = {}
             for entry in found["points"]:
                 for kind in entry["in_dist"]:
                     rows[f"block {entry['point']}: {kind}"] = [
-                        _number(entry[c][kind]) for c in ("in_dist", "ood") if c in entry
+                        number(entry[c][kind]) for c in ("in_dist", "ood") if c in entry
                     ]
             columns = [c for c in ("in_dist", "ood") if c in found["points"][0]]
             _print("the probe's subspace set", columns, rows)
@@ -73,8 +73,4 @@ def _print(title: str, columns: list[str], rows: dict[str, list[str]]) -> None:
 
 
 def _r2(entry: dict[str, Any]) -> str:
-    return _number(entry["r2"])
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
+    return number(entry["r2"])

@@ -69,7 +69,7 @@ class JobsDisplay:
         row = data.get("row") or {}
         parts += [f"R² {split} {row[split]['r2']:.3f}" for split in ("in_dist", "ood") if split in row]
         if rate:
-            parts.append(f"{rate:.1f} steps/s · ETA {_duration(((self.totals[name] or 0) - step) / rate)}")
+            parts.append(f"{rate:.1f} steps/s · ETA {duration(((self.totals[name] or 0) - step) / rate)}")
         self.latest[name] = (step, rate, " · ".join(parts))
         if self.bar is not None:
             self.bar.update(self.bars[name], completed=step, detail=self.latest[name][2])
@@ -96,10 +96,11 @@ class JobsDisplay:
         unfinished = {name: steps for name, steps in self.totals.items() if steps and name not in self.done}
         left = sum(steps - self.latest.get(name, (0, 0.0, ""))[0] for name, steps in unfinished.items())
         mean = sum(rates) / len(rates)
-        return f"{text} · ETA {_duration(left / (mean * min(self.workers, max(1, len(total)))))}"
+        return f"{text} · ETA {duration(left / (mean * min(self.workers, max(1, len(total)))))}"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """For people: seconds, minutes or hours."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 2 * 3600 else f"{seconds / 3600:.1f} h"

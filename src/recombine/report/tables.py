@@ -53,9 +53,9 @@ def print_scores(
         table.add_column(name, justify="right")
     for group in (models, references):
         for name, row in group.items():
-            cells = [_number(row.get(split, {}).get("r2")) for split in splits]
+            cells = [number(row.get(split, {}).get("r2")) for split in splits]
             probe = row.get("probe") or {}
-            cells += [_number(probe["ood"][-1] if "ood" in probe else None)] if decoded else []
+            cells += [number(probe["ood"][-1] if "ood" in probe else None)] if decoded else []
             table.add_row(Text(name, "" if group is models else "dim"), *cells)
         table.add_section()
     console.print(table)
@@ -86,7 +86,7 @@ def print_verdicts(verdicts: Sequence["Verdict"]) -> None:
             )
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
