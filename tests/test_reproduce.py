@@ -1,5 +1,6 @@
 """`recombine reproduce`, from nothing to the verdicts, in processes of its own as its users start it."""
 
+import errno
 import json
 import os
 import signal
@@ -68,7 +69,19 @@ def test_other_settings_in_the_same_place_are_refused(
     arguments = command(out)
     (out.parent / "tiny.toml").write_text(TINY.replace("num_steps = 6", "num_steps = 7"))
     assert main(arguments) == 2
-    assert "a finished run of other settings is there" in capsys.readouterr().err
+    assert "a run of other settings is there (optimizer.num_steps: 6 → 7)" in capsys.readouterr().err
+
+
+def test_a_run_that_no_report_could_show_with_them_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before anything is trained, not when the report is written."""
+    out = tmp_path / "out"
+    assert main(["train", "--preset", "smoke", "--stop-at", "0", "--out", str(out / "foreign")]) == 0
+    capsys.readouterr()
+    assert main(command(out)) == 2
+    assert "do not belong together" in capsys.readouterr().err
+    assert sorted(path.name for path in out.iterdir()) == ["foreign"]
 
 
 def test_eval_of_a_run(whole: tuple[Path, dict, str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,6 +98,31 @@ def test_eval_of_a_run(whole: tuple[Path, dict, str], capsys: pytest.CaptureFixt
     text = capsys.readouterr().out
     for words in ("by mask", "linearly decoded", "by active modules", "modules recovered", "latent replaced", "oracle"):
         assert words in text
+
+
+def test_a_run_that_cannot_be_written_to_is_examined_all_the_same(
+    whole: tuple[Path, dict, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, *_ = whole
+    run = out / "transformer-disconnected-seed0"
+    card, refused = (run / "scorecard.json").read_bytes(), []
+
+    def refuse(path: str | Path, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_CREAT:
+            refused.append(path)
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        return opened(path, flags, mode)
+
+    opened = os.open
+    (run / "scorecard.json").unlink()
+    try:
+        monkeypatch.setattr("recombine.files.os.open", refuse)
+        assert main(["eval", str(run), "--json"]) == 0
+    finally:
+        monkeypatch.undo()
+        (run / "scorecard.json").write_bytes(card)
+    assert refused
+    assert json.loads(capsys.readouterr().out)["active_modules"] == json.loads(card)["active_modules"]
 
 
 def test_interrupted_it_leaves_no_process_and_goes_on(tmp_path: Path) -> None:

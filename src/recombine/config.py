@@ -95,6 +95,7 @@ class HypertransformerConfig(TrunkConfig):
     hidden_dim: int = paper.MAIN_HIDDEN_DIM.hypertransformer
     base_weights: bool = False  # a learned θ̂₀ beside the modules
     init_scale: float = 1.0  # of the generated layer's pre-activations
+    unit_norm: bool = False  # the generated layer divided by its operator norm, as the teacher's is
 
     kind: ClassVar[ModelKind] = "hypertransformer"
     label: ClassVar[str] = "hypertransformer"
@@ -104,6 +105,7 @@ class HypertransformerConfig(TrunkConfig):
         check_size("model.latent_dim", self.latent_dim)
         check_size("model.hidden_dim", self.hidden_dim)
         check_bool("model.base_weights", self.base_weights)
+        check_bool("model.unit_norm", self.unit_norm)
         check_number("model.init_scale", self.init_scale, above=0.0)
 
 

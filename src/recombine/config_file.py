@@ -119,3 +119,13 @@ def _override(config: Any, data: Mapping[str, Any], prefix: str) -> Any:
             is_float = float in (hint, *get_args(hint))
             changes[name] = float(value) if is_float and type(value) is int and abs(value) < 2**1000 else value
     return dataclasses.replace(config, **changes)
+
+
+def differences(old: Any, new: Any, prefix: str = "") -> dict[str, tuple[Any, Any]]:
+    """Every field in which two tables differ: {'model.num_layers': (2, 3)}."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        found: dict[str, tuple[Any, Any]] = {}
+        for name in sorted(old.keys() | new.keys()):
+            found |= differences(old.get(name), new.get(name), f"{prefix}.{name}" if prefix else name)
+        return found
+    return {} if old == new else {prefix: (old, new)}

@@ -5,7 +5,9 @@ fail in turn.
 """
 
 import errno
+import glob
 import os
+import secrets
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -13,6 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from recombine.errors import InputError
+
+UNFINISHED = ".new"  # how the name of a file that is still being written ends
 
 
 class NotAFile(OSError):
@@ -69,12 +73,32 @@ def write_new(path: Path, data: bytes) -> None:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """The file's new content in place of the old, on the disk when this returns."""
-    temporary = path.with_name(f".{path.name}.new")
-    _remove_file(temporary)
-    write_new(temporary, data)
-    os.rename(temporary, path)
+    """The file's new content in place of the old, on the disk when this returns. Several processes may do it."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{UNFINISHED}")
+    try:
+        write_new(temporary, data)
+        os.rename(temporary, path)
+    except OSError:
+        with suppress(OSError):  # the first error is the one to report
+            os.unlink(temporary)
+        raise
     sync_directory(path.parent)
+
+
+@contextmanager
+def where_allowed() -> Iterator[None]:
+    """What is written here is worth keeping, but not needed: another's directory is left as it is."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+
+
+def remove_unfinished(path: Path) -> None:
+    """What killed processes left of a file that they were replacing. For whoever alone may write the file."""
+    for temporary in path.parent.glob(f".{glob.escape(path.name)}.*{UNFINISHED}"):
+        os.unlink(temporary)
 
 
 def append(path: Path, data: bytes) -> None:
@@ -154,11 +178,6 @@ def remove_directory(path: Path) -> None:
         else:
             os.unlink(entry)
     os.rmdir(path)
-
-
-def _remove_file(path: Path) -> None:
-    with suppress(FileNotFoundError):
-        os.unlink(path)
 
 
 def _write_all(handle: int, data: bytes) -> None:

@@ -9,11 +9,10 @@ import pytest
 from recombine.bench import contender, matmul, own
 from recombine.bench.contender import CONTENDERS, LIMITS, PEERS, enter, enter_limits
 from recombine.bench.peer.job import Job, Missing
+from recombine.bench.race import race
 from recombine.preset import preset_config
 from recombine.train import step
 from recombine.train.loop import train
-
-pytestmark = pytest.mark.slow
 
 PAPER = preset_config("paper", "hypertransformer")
 SMOKE = preset_config("smoke", "hypertransformer")
@@ -83,6 +82,15 @@ def test_a_batch_that_cannot_be_shared() -> None:
     job = enter("fast_sharded", SMOKE, threads=7).job
     with pytest.raises(Missing, match="devices = 7"):
         own.make_stepper(own.Job(**job))
+
+
+@pytest.mark.parametrize("name", ["fast_sharded", "fast_pair"])
+def test_ours_in_processes_of_their_own(name: str) -> None:
+    """As the benchmark starts them, with the threads and devices that they are given there."""
+    result = race([enter(name, SMOKE, threads=2)], steps=2, repeats=1)[name]
+    assert result.failed is None
+    assert result.missing is None
+    assert [len(answers) for answers in result.rounds] == [2 if name == "fast_pair" else 1]
 
 
 def test_a_job_survives_json() -> None:

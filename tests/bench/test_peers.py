@@ -299,6 +299,7 @@ def test_episodes(package: str, sample: Callable[[Job], tuple[Any, Any]]) -> Non
         ("transformer", "model", "scale_scores", False),
         ("transformer", "model", "final_norm", False),
         ("hypertransformer", "model", "base_weights", True),
+        ("hypertransformer", "model", "unit_norm", True),
         ("transformer", "optimizer", "warmup_steps", 5),
         ("transformer", "optimizer", "final_fraction", 0.1),
     ],

@@ -14,7 +14,7 @@ from tests.reliability.small_run import small_config
 
 def train_job(path: Path, **changes) -> Job:
     request = {"kind": "train", "config": write_toml(small_config(**changes)), "path": str(path), "own": None}
-    return Job(path.name, request)
+    return Job(path.name, request | {"after": ["scorecard", "selection"]})
 
 
 def test_a_failing_job_does_not_stop_the_others(tmp_path: Path) -> None:
@@ -25,6 +25,7 @@ def test_a_failing_job_does_not_stop_the_others(tmp_path: Path) -> None:
     assert "nonsense" in ends["bad"].data["error"]
     assert ends["good"].kind == "done"
     assert (tmp_path / "good" / "scorecard.json").is_file()
+    assert (tmp_path / "good" / "selection.json").is_file()
 
 
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM])

@@ -11,6 +11,7 @@ from recombine.config import ComputeConfig
 from recombine.measure.predict import read
 from recombine.measure.probe import fit_probe, score_probe
 from recombine.measure.r2 import score, score_by_mask
+from recombine.measure.token_probe import score_token_probe, token_moments
 from recombine.model.batch import PLAIN
 from recombine.model.build import build_model
 from recombine.model.output import Output, Reading, Trace
@@ -50,6 +51,24 @@ def test_agrees_with_scikit_learn(kind: str) -> None:
         expected = Ridge(alpha=1.0).fit(x, np.asarray(fitted_on.latent, np.float64)).predict(x_new)
         r2 = r2_score(scored_on.latent, expected, multioutput="variance_weighted")
         assert found.latent == pytest.approx(r2, abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["transformer", "hypertransformer"])
+def test_reading_the_contexts_tokens_agrees_with_scikit_learn(kind: str) -> None:
+    model, fitted_on, scored_on, *_ = read_two_sets(kind, PLAIN)
+    moments = [token_moments(model, episodes) for episodes in (fitted_on, scored_on)]
+    found = score_token_probe(*moments, latent_dim=6)
+    traces = [jax.vmap(model)(e.context_x, e.context_y, e.query_x).trace for e in (fitted_on, scored_on)]
+    z, z_new = (np.asarray(e.latent, np.float64) for e in (fitted_on, scored_on))
+    for point in range(3):
+        x, x_new = (np.asarray(trace.residual[:, point, :-1], np.float64) for trace in traces)
+        expected = Ridge(alpha=1.0).fit(x.mean(axis=1), z).predict(x_new.mean(axis=1))
+        r2 = r2_score(z_new, expected, multioutput="variance_weighted")
+        assert found.mean[point] == pytest.approx(r2, abs=1e-4)
+        flat, flat_new = x.reshape(-1, x.shape[-1]), x_new.reshape(-1, x.shape[-1])
+        expected = Ridge(alpha=1.0).fit(flat, np.repeat(z, 7, axis=0)).predict(flat_new)
+        r2 = r2_score(np.repeat(z_new, 7, axis=0), expected, multioutput="variance_weighted")
+        assert found.each[point] == pytest.approx(r2, abs=1e-4)
 
 
 def test_a_latent_that_is_there_is_found() -> None:

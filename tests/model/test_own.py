@@ -26,6 +26,11 @@ import jax.numpy as jnp
 from recombine.model.output import Output, Trace
 
 
+def trace_with(name, value):
+    """Past the type checks of the tests, which a user does not have."""
+    return eqx.tree_at(lambda trace: getattr(trace, name), Trace(), value, is_leaf=lambda leaf: leaf is None)
+
+
 class Mean(eqx.Module):
     """Predicts a learned multiple of the context's mean."""
 
@@ -72,6 +77,47 @@ class Half(Mean):
         self.scale = jnp.ones((), jnp.bfloat16)
 
 
+class Looks(Mean):
+    """What is decided while it is built must not depend on what is drawn."""
+
+    def __init__(self, config, *, key):
+        draw = jax.random.normal(key)
+        self.scale = draw if draw > 0 else -draw
+
+
+class Integer(Mean):
+    def __call__(self, context_x, context_y, query_x):
+        return Output((self.scale * context_y.mean()).astype(jnp.int32), Trace())
+
+
+class WrongLatent(Mean):
+    def __call__(self, context_x, context_y, query_x):
+        return Output(self.scale * context_y.mean(), trace_with('latent', self.scale))
+
+
+class WrongResidual(Mean):
+    def __call__(self, context_x, context_y, query_x):
+        return Output(self.scale * context_y.mean(), trace_with('residual', context_x))
+
+
+class NoTrace(Mean):
+    def __call__(self, context_x, context_y, query_x):
+        return Output(self.scale * context_y.mean(), None)
+
+
+class WrongExecute(Mean):
+    def __call__(self, context_x, context_y, query_x):
+        return Output(self.scale * context_y.mean(), Trace(latent=context_y[:2]))
+
+    def execute(self, z, x):
+        return x[:2] * z
+
+
+class ExecuteTakesOne(WrongExecute):
+    def execute(self, z):
+        return z
+
+
 class Plain:
     def __init__(self, config, *, key):
         pass
@@ -105,6 +151,13 @@ def own_config(kind: str, **options) -> Config:
         ("NoParameters", "has no parameters"),
         ("Half", "bfloat16, not float32"),
         ("Plain", "not an equinox.Module"),
+        ("Looks", "cannot be built (TracerBoolConversionError"),
+        ("Integer", "cannot be differentiated (TypeError"),
+        ("WrongLatent", "its trace.latent has shape (); it must be (latent,)"),
+        ("WrongResidual", "its trace.residual has shape (7, 4); it must be (points, tokens, embed)"),
+        ("NoTrace", "its trace is a NoneType"),
+        ("WrongExecute", "execute(latent, x) gives shape (2,)"),
+        ("ExecuteTakesOne", "execute(latent, x) cannot be called (TypeError"),
     ],
 )
 def test_a_wrong_signature_is_one_clear_line(models: str, name: str, complaint: str) -> None:

@@ -97,9 +97,11 @@ def transformer(weights: Weights, context_x, context_y, query_x, **options):
     return linear(weights, "readout", last)[0], residual, patterns
 
 
-def hypertransformer(weights: Weights, context_x, context_y, query_x, **options):
+def hypertransformer(weights: Weights, context_x, context_y, query_x, unit_norm: bool = False, **options):
     last, residual, patterns = trunk(weights, tokens_of(context_x, context_y, 0 * query_x), **options)
     z = linear(weights, "latent", last)
     W = sum((z_m * theta_m.astype(float) for z_m, theta_m in zip(z, weights["theta"], strict=True)), start=0.0)
     W = W + weights.get("base", 0.0)
+    if unit_norm:
+        W = W / np.sqrt(np.linalg.eigvalsh(W.T @ W)[-1])
     return linear(weights, "readout", gelu(W @ query_x.astype(float)))[0], residual, patterns, z

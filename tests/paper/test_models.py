@@ -29,7 +29,12 @@ VARIANTS: list[dict[str, Any]] = [
     {"scale_scores": False},
     {"final_norm": False},
 ]
-HYPER_VARIANTS: list[dict[str, Any]] = [*VARIANTS, {"base_weights": True}, {"latent_dim": 3, "hidden_dim": 5}]
+HYPER_VARIANTS: list[dict[str, Any]] = [
+    *VARIANTS,
+    {"base_weights": True},
+    {"unit_norm": True},
+    {"latent_dim": 3, "hidden_dim": 5},
+]
 
 
 def setting(kind: str, variant: dict[str, Any]) -> tuple[Config, Any, Any]:
@@ -83,7 +88,9 @@ def test_hypertransformer(tmp_path: Path, variant: dict[str, Any]) -> None:
     save_weights(tmp_path / "model.safetensors", model)
     output = model(episode.context_x, episode.context_y, episode.query_x)
     weights = load_file(tmp_path / "model.safetensors")
-    y, residual, patterns, z = numpy_models.hypertransformer(weights, *arrays(episode), **options(config))
+    y, residual, patterns, z = numpy_models.hypertransformer(
+        weights, *arrays(episode), **options(config), unit_norm=bool(variant.get("unit_norm"))
+    )
     np.testing.assert_allclose(output.y, y, rtol=5e-5, atol=5e-5)
     np.testing.assert_allclose(output.trace.latent, z, rtol=2e-5, atol=2e-5)
     check_trace(output, residual, patterns)

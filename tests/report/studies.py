@@ -123,6 +123,7 @@ def make_run(
         },
         scorecard=make_scorecard(model, support, seed, steps) if finished else None,
         references=references if rows else None,
+        made={"threads": 1, "devices": 1},
     )
 
 

@@ -12,16 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from recombine.report.collect import RunRecord, Study
-from recombine.report.figures import (
-    active_modules_figure,
-    figures,
-    interventions_figure,
-    main_figure,
-    masks_figure,
-    modules_figure,
-    probe_figure,
-    write_figures,
-)
+from recombine.report.figures import draw_figure, figures, write_figures
 from recombine.report.panel import LABEL_GAP, spread_out
 from recombine.report.theme import colors, ordered_models
 from tests.report.studies import half_study, hostile_study, make_run, own_study, whole_study
@@ -51,7 +42,7 @@ def study() -> Study:
 
 @pytest.fixture(scope="module")
 def results(study: Study) -> Any:
-    return main_figure(study)
+    return draw_figure(study, "results")
 
 
 @pytest.mark.parametrize(
@@ -78,9 +69,9 @@ def test_mean_and_interval_over_three_seeds(study: Study, results: Any, panel: s
 
 def test_the_range_of_two_seeds_and_nothing_of_one() -> None:
     values = [run.rows[-1]["ood"]["r2"] for run in runs_of(own_study(), "Bottleneck")]
-    row = row_of(main_figure(own_study()), "ood_means", model="Bottleneck", x=5000)
+    row = row_of(draw_figure(own_study(), "results"), "ood_means", model="Bottleneck", x=5000)
     assert (row["low"], row["high"]) == (min(values), max(values))
-    row = row_of(main_figure(half_study()), "ood_means", model="transformer", x=2500)
+    row = row_of(draw_figure(half_study(), "results"), "ood_means", model="transformer", x=2500)
     assert (row["low"], row["high"], row["seeds"]) == (None, None, 1)
 
 
@@ -110,14 +101,14 @@ def test_references_count_once_per_seed() -> None:
     other = make_run("transformer", "connected+", 1)
     assert other.references is not None
     changed = {**other.references, "ridge": {**other.references["ridge"], "ood": {"r2": 0.41}}}
-    chart = main_figure(Study((*runs, replace(other, references=changed))))
+    chart = draw_figure(Study((*runs, replace(other, references=changed))), "results")
     assert row_of(chart, "ood_references", name="ridge")["value"] == pytest.approx((0.61 + 0.41) / 2)
     assert [row["name"] for row in rows_of(chart, "ood_references")] == ["ridge", "fitted network", "oracle"]
 
 
 def test_another_support(study: Study) -> None:
     values = [run.rows[-1]["ood"]["r2"] for run in runs_of(study, "transformer", "disconnected")]
-    row = row_of(main_figure(study, support="disconnected"), "ood_means", model="transformer", x=5000)
+    row = row_of(draw_figure(study, "results", support="disconnected"), "ood_means", model="transformer", x=5000)
     assert row["mean"] == pytest.approx(np.mean(values))
 
 
@@ -142,7 +133,7 @@ def test_one_bad_snapshot_does_not_squash_the_picture(results: Any) -> None:
 def test_a_diverged_loss_does_not_squash_the_picture() -> None:
     run = make_run("transformer", "connected+", 0)
     first = {**run.rows[0], "in_dist": {**run.rows[0]["in_dist"], "mse": 1e6}}
-    chart = main_figure(Study((replace(run, rows=(first, *run.rows[1:])),)))
+    chart = draw_figure(Study((replace(run, rows=(first, *run.rows[1:])),)), "results")
     low, high = panel_layers(chart, "Loss")[0]["encoding"]["y"]["scale"]["domain"]
     assert high < 1
     assert low < min(row["in_dist"]["mse"] for row in run.rows)
@@ -161,14 +152,14 @@ def test_a_loss_of_any_range_has_ticks(first: float, final: float, expected: set
     run = make_run("transformer", "connected+", 0)
     pairs = zip(run.rows, (first, final), strict=False)
     rows = [{**row, "in_dist": {**row["in_dist"], "mse": mse}} for row, mse in pairs]
-    layers = panel_layers(main_figure(Study((replace(run, rows=tuple(rows)),))), "Loss")
+    layers = panel_layers(draw_figure(Study((replace(run, rows=tuple(rows)),)), "results"), "Loss")
     ticks = next(layer["encoding"]["y"]["axis"]["values"] for layer in layers if "axis" in layer["encoding"]["y"])
     assert set(ticks) == expected
 
 
 def test_panels_side_by_side_have_one_axis(study: Study) -> None:
     """The latent's wrong values are at −0.9, the subspace's at 0.2."""
-    for one in interventions_figure(study).to_dict()["concat"]:
+    for one in draw_figure(study, "interventions").to_dict()["concat"]:
         domains = [
             layer["encoding"]["x"]["scale"]["domain"] for layer in one["layer"] if "scale" in layer["encoding"]["x"]
         ]
@@ -179,14 +170,14 @@ def test_panels_side_by_side_have_one_axis(study: Study) -> None:
 def test_where_a_seed_is_not_finite_there_is_no_mean() -> None:
     run, other = make_run("transformer", "connected+", 0), make_run("transformer", "connected+", 1)
     bad = {**run.rows[-1], "ood": {**run.rows[-1]["ood"], "r2": float("nan"), "mse": float("inf")}}
-    chart = main_figure(Study((replace(run, rows=(*run.rows[:-1], bad)), other)))
+    chart = draw_figure(Study((replace(run, rows=(*run.rows[:-1], bad)), other)), "results")
     assert row_of(chart, "ood_means", x=5000)["mean"] is None
     assert row_of(chart, "ood_means", x=4875)["mean"] is not None
     json.dumps(chart.to_dict(), allow_nan=False)
 
 
 def test_masks(study: Study) -> None:
-    chart = masks_figure(study)
+    chart = draw_figure(study, "masks")
     runs = runs_of(study, "hypertransformer")
     assert {row["x"] for row in rows_of(chart, "masks_ood_means")} == {"100100", "010010", "001001"}
     for mask in ("100100", "001001"):
@@ -200,7 +191,7 @@ def test_masks(study: Study) -> None:
 
 
 def test_active_modules(study: Study) -> None:
-    chart = active_modules_figure(study)
+    chart = draw_figure(study, "active_modules")
     values = [run.scorecard["active_modules"]["4"]["r2"] for run in runs_of(study, "transformer")]
     assert row_of(chart, "active_modules_means", model="transformer", x=4)["mean"] == pytest.approx(np.mean(values))
     assert row_of(chart, "active_modules_references", name="ridge", x=4)["value"] == pytest.approx(0.61 - 0.08)
@@ -210,16 +201,16 @@ def test_active_modules(study: Study) -> None:
 
 def test_probe_modules_and_interventions(study: Study) -> None:
     runs = runs_of(study, "hypertransformer")
-    row = row_of(probe_figure(study), "probe_ood_means", model="hypertransformer", x="block 1")
+    row = row_of(draw_figure(study, "probe"), "probe_ood_means", model="hypertransformer", x="block 1")
     assert row["mean"] == pytest.approx(np.mean([run.rows[-1]["probe"]["ood"][1] for run in runs]))
-    chart = modules_figure(study)
+    chart = draw_figure(study, "modules")
     values = [run.scorecard["modules"]["single"][2]["r2"] for run in runs]
     assert row_of(chart, "modules_single_means", x="module 3", name="recovered")["mean"] == pytest.approx(
         np.mean(values)
     )
     assert row_of(chart, "modules_single_means", x="module 3", name="ceiling")["mean"] == pytest.approx(0.97)
     assert {row["x"] for row in rows_of(chart, "modules_held_out_means")} == {"100100", "010010", "001001"}
-    chart = interventions_figure(study)
+    chart = draw_figure(study, "interventions")
     assert row_of(chart, "latent_ood_means", x="as inferred")["mean"] == pytest.approx(0.95)
     values = [run.scorecard["interventions"]["points"][1]["ood"]["random"] for run in runs_of(study, "transformer")]
     row = row_of(chart, "subspace_ood_means", model="transformer", x="block 1: a random code")
@@ -236,7 +227,7 @@ def test_what_is_missing_is_said() -> None:
         "interventions",
     ]
     assert list(figures(half_study())) == ["results", "masks", "probe"]
-    chart = main_figure(half_study())
+    chart = draw_figure(half_study(), "results")
     assert rows_of(chart, "compared_note") == [{"text": "no run yet"}]
     assert rows_of(chart, "ood_note") == []
     assert list(figures(own_study())) == ["results", "masks", "active_modules", "probe", "interventions"]

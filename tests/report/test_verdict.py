@@ -8,7 +8,7 @@ from scipy import stats
 from recombine import paper
 from recombine.paper import Statistic
 from recombine.report.collect import Study
-from recombine.report.verdict import STATISTICS, judge, judge_part
+from recombine.report.verdict import STATISTICS, effects, judge, judge_part
 from tests.report.studies import whole_study
 
 AT_LEAST, AT_MOST, WITHIN = (Statistic("x", "words", sign, 0.5) for sign in (">=", "<=", "within"))
@@ -76,8 +76,8 @@ def test_every_statistic_by_hand() -> None:
                 expected["hypertransformer_connected"].append(on["connected"])
     for name, values in expected.items():
         if name != "construction_error":
-            assert STATISTICS[name](study) == pytest.approx(values), name
-    assert STATISTICS["construction_error"](study)[0] < 1e-6
+            assert effects(study, STATISTICS[name]) == pytest.approx(values), name
+    assert effects(study, STATISTICS["construction_error"])[0] < 1e-6
     assert {s.name for claim in paper.CLAIMS for s in claim.statistics} == set(STATISTICS)
 
 
@@ -101,9 +101,21 @@ def test_what_is_not_finished_is_not_judged() -> None:
     assert verdicts[6].state == "holds", "the construction needs no run"
 
 
+def test_what_is_missing_is_named() -> None:
+    study = whole_study(seeds=1)
+    runs = [run for run in study.runs if run.support == "disconnected"]
+    bare = [dataclasses.replace(run, references=None) for run in study.runs if run.support == "connected+"]
+    verdicts = judge(Study((*runs, *bare)))
+    assert "no references for connected+" in verdicts[1].note
+    assert "no run of the hypertransformer on connected" in verdicts[5].note
+    assert "no run of the hypertransformer on disconnected" not in verdicts[5].note
+    unfinished = [dataclasses.replace(run, rows=run.rows[:-1]) for run in study.runs]
+    assert "no finished run of the transformer on connected+" in judge(Study(tuple(unfinished)))[1].note
+
+
 def test_seeds_are_paired() -> None:
     """A seed that lacks one of the two models does not count where they are compared."""
     study = whole_study(seeds=3)
     runs = [run for run in study.runs if (run.model, run.seed) != ("hypertransformer", 1)]
-    assert len(STATISTICS["ood_gap"](Study(tuple(runs)))) == 2
-    assert len(STATISTICS["transformer_drop"](Study(tuple(runs)))) == 3
+    assert len(effects(Study(tuple(runs)), STATISTICS["ood_gap"])) == 2
+    assert len(effects(Study(tuple(runs)), STATISTICS["transformer_drop"])) == 3

@@ -30,7 +30,7 @@ class Job:
 
 def make_stepper(job: Job) -> Stepper:
     """Training from the initial state; each call goes on where the last one stopped."""
-    prepare(job.threads, job.devices)
+    prepare(job.threads if job.devices == 1 else 1, job.devices)
     config = override(Config(), job.config)
     try:
         check_devices(config, job.devices)

@@ -11,6 +11,7 @@ from recombine.errors import InputError
 
 if TYPE_CHECKING:
     from recombine.experiment.interrupt import StopRequest
+    from recombine.experiment.trained import Trained
 
 
 @dataclass(frozen=True)
@@ -43,12 +44,11 @@ class Eval:
 
         if self.model:
             import_model(self.model)
-        for path in self.runs:
-            load_trained(path)  # every run can be read before the first is measured
+        trained = {path: load_trained(path) for path in self.runs}  # all can be read before the first is measured
 
         def examine(request: "StopRequest") -> dict[str, Any]:
             with request.may_leave(lambda: None):
-                return {str(path): scorecard(path) for path in self.runs}
+                return {str(path): scorecard(path, found) for path, found in trained.items()}
 
         cards = run_interruptibly(examine, note)
         if self.json:
@@ -58,23 +58,22 @@ class Eval:
             print_card(path, card)
 
 
-def scorecard(path: Path) -> dict[str, Any]:
+def scorecard(path: Path, trained: "Trained") -> dict[str, Any]:
     """All that is measured of a run's newest checkpoint; what is stored already is not measured again."""
     from recombine.experiment.evaluate import examination, measurements
     from recombine.experiment.reference import REFERENCES_DIRECTORY, store_references
-    from recombine.experiment.trained import load_trained
-    from recombine.experiment.worker import store_scorecard
+    from recombine.experiment.scorecard import store_scorecard
     from recombine.report.collect import read_run
     from recombine.train.step import config_teacher
 
-    config, model, step = load_trained(path)
+    config, model, step = trained
     run = read_run(path)
     row = next((row for row in reversed(run.rows) if row["step"] == step), None)
     if row is None:  # the newest checkpoint lies between two measurements
         note(f"{path}: measuring at step {step}")
         row = dict(measurements(config, model, examination(config, config_teacher(config))))
     note(f"{path}: examining")
-    card = store_scorecard(path)
+    card = store_scorecard(path, trained)
     references = store_references(path.parent / REFERENCES_DIRECTORY, config)
     scores = {name: value for name, value in row.items() if name not in ("step", "loss")}
     head = {"model": run.model, "support": run.support, "seed": run.seed, "step": step, "num_steps": run.num_steps}

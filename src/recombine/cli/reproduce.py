@@ -1,22 +1,21 @@
 """`recombine reproduce`: the main job."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from recombine.checks import check_seed, check_size
+from recombine.cli.jobs import work_off
 from recombine.cli.printing import note, print_json, print_line
-from recombine.config_file import read_toml, write_toml
+from recombine.config_file import read_toml
 from recombine.errors import Failed, InputError
 from recombine.preset import Preset
 
 if TYPE_CHECKING:
     from recombine.experiment.catalog import Entry
-    from recombine.experiment.executor.local import Job
     from recombine.experiment.interrupt import StopRequest
 
 SEEDS: dict[Preset, int] = {"smoke": 1, "quick": 1, "paper": 3}
@@ -93,71 +92,17 @@ class Reproduce:
 
     def _train(self, entries: "Sequence[Entry]", out: Path, workers: int, request: "StopRequest") -> dict[str, str]:
         """Carry out what is missing; the errors of the runs that failed."""
-        from recombine.experiment.executor.local import run_jobs
-        from recombine.report.jobs import JobsDisplay
+        from recombine.experiment.plan import check_same, jobs_to_do
+        from recombine.report.collect import check_belongs
         from recombine.report.renew import ReportRenewal
 
-        jobs = self._jobs(entries, out)
-        failed: dict[str, str] = {}
+        wanted = {entry.name: entry.config for entry in entries}
+        if not self.resume_anyway:
+            check_same(wanted, out)
+        check_belongs(out, wanted)
+        jobs = jobs_to_do(wanted, out, ["scorecard"], self.resume_anyway)
         renewal = ReportRenewal([out], out / "report")
-        totals = {entry.name: entry.config.optimizer.num_steps for entry in entries}
-        with JobsDisplay({job.name: totals.get(job.name) for job in jobs}, workers) as display:
-            for event in run_jobs(jobs, workers, request):
-                display.update(event.job.name, event.kind, event.data)
-                if event.kind == "failed":
-                    failed[event.job.name] = event.data["error"]
-                elif event.kind == "interrupted" and not request.requested():
-                    failed[event.job.name] = "its worker was ended by a signal"
-                try:
-                    renewal.update(finished=event.kind == "done", has_rows=bool(event.data.get("row")))
-                except Exception as error:  # a picture that fails ends no training; at the end it is an error
-                    display.say(f"the report could not be written: {error}")
-        return failed
-
-    def _jobs(self, entries: "Sequence[Entry]", out: Path) -> "list[Job]":
-        """What is to be done: the references of each seed and support first, which every picture needs."""
-        from recombine.experiment.executor.local import Job
-        from recombine.experiment.reference import REFERENCES_DIRECTORY, reference_path, stored_references
-        from recombine.experiment.scorecard import read_scorecard
-        from recombine.experiment.trained import own_model
-
-        directory = out / REFERENCES_DIRECTORY
-        jobs: dict[str, Job] = {}
-        for entry in entries:
-            if stored_references(directory, entry.config) is None:
-                name = f"references {entry.config.task.support.name} seed {entry.config.seed}"
-                request: dict[str, Any] = {
-                    "kind": "references",
-                    "config": write_toml(entry.config),
-                    "path": str(directory),
-                    "own": own_model(entry.config),
-                }
-                jobs.setdefault(str(reference_path(directory, entry.config)), Job(name, request))
-        for entry in entries:
-            path = out / entry.name
-            if _is_done(path):
-                self._check_same(entry, path)
-                card = read_scorecard(path)
-                if card is not None and card["step"] == entry.config.optimizer.num_steps:
-                    continue
-            request = {
-                "kind": "train",
-                "config": write_toml(entry.config),
-                "path": str(path),
-                "own": own_model(entry.config),
-                "resume_anyway": self.resume_anyway,
-            }
-            jobs[entry.name] = Job(entry.name, request)
-        return list(jobs.values())
-
-    def _check_same(self, entry: "Entry", path: Path) -> None:
-        """A finished run counts only if it is the run that is asked for."""
-        from recombine.report.collect import run_config
-
-        if run_config(path) != entry.config and not self.resume_anyway:
-            raise InputError(
-                "out", str(path), "a finished run of other settings is there; name another --out (or --resume-anyway)"
-            )
+        return work_off(jobs, wanted, workers, request, renewal.watch)
 
     def _finish(self, out: Path, failed: dict[str, str]) -> None:
         from recombine.report.summary import final_scores
@@ -181,12 +126,13 @@ class Reproduce:
 
     def _estimate(self, entries: "Sequence[Entry]", out: Path, workers: int) -> None:
         from recombine.experiment.estimate import seconds_per_run
+        from recombine.experiment.plan import is_done
         from recombine.report.jobs import duration
 
         rows = []
         seconds = seconds_per_run([entry.config for entry in entries], note)
         for entry, each in zip(entries, seconds, strict=True):
-            done = _is_done(out / entry.name)
+            done = is_done(out / entry.name)
             rows.append({"run": entry.name, "panels": entry.panels, "done": done, "seconds": 0.0 if done else each})
         total = sum(row["seconds"] for row in rows) / workers
         if self.json:
@@ -197,10 +143,3 @@ class Reproduce:
             time = "done" if row["done"] else duration(row["seconds"])
             print_line(f"{row['run']:<{width}}  {row['panels']:<14}  {time:>9}")
         print_line(f"{len(rows)} runs, {workers} at a time: about {duration(total)} on this machine")
-
-
-def _is_done(path: Path) -> bool:
-    try:
-        return json.loads((path / "status.json").read_text(encoding="utf-8"))["state"] == "done"
-    except (OSError, ValueError, KeyError, TypeError):
-        return False

@@ -36,7 +36,7 @@ def prepare(threads: int | None = None, devices: int = 1) -> None:
         if threads is None and devices == 1:
             return
         raise InputError("threads", threads, f"(and devices = {devices}) are settled before JAX starts; it has started")
-    count = threads or available_cores()
+    count = 1 if devices > 1 else threads or available_cores()
     _keep_compiled()
     os.environ[THREADS] = str(count)
     os.environ["NPROC"] = str(count if devices == 1 else 2 * devices)

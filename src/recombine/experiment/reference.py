@@ -9,7 +9,7 @@ from recombine.config import Config
 from recombine.config_file import config_as_dict
 from recombine.experiment.evaluate import evaluation_episodes, evaluation_splits, finite
 from recombine.experiment.scorecard import active_modules_episodes
-from recombine.files import NotAFile, make_directories, read_file, replace_file
+from recombine.files import NotAFile, make_directories, read_file, replace_file, where_allowed
 from recombine.measure.r2 import score
 from recombine.measure.reference import REFERENCES, predict_reference
 from recombine.train.step import config_teacher
@@ -59,9 +59,10 @@ def store_references(directory: Path, config: Config) -> dict[str, dict[str, Any
     scores = stored_references(directory, config)
     if scores is None:
         scores = reference_scores(config)
-        make_directories(directory)
         text = json.dumps({"depends": _depends(config), "scores": scores}, indent=1, allow_nan=False)
-        replace_file(reference_path(directory, config), f"{text}\n".encode())
+        with where_allowed():
+            make_directories(directory)
+            replace_file(reference_path(directory, config), f"{text}\n".encode())
     return scores
 
 

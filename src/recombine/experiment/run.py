@@ -17,7 +17,7 @@ import numpy as np
 
 from recombine.checks import check_number, check_size
 from recombine.config import Config
-from recombine.config_file import config_as_dict, parse_toml, write_toml
+from recombine.config_file import config_as_dict, differences, parse_toml, write_toml
 from recombine.errors import InputError
 from recombine.experiment.evaluate import examination, measurements
 from recombine.experiment.interrupt import StopRequest
@@ -155,9 +155,9 @@ class _Run:
         """The state to go on from: that of the newest good checkpoint, or a fresh one in a new directory."""
         newest = self._newest_checkpoint()
         stored = parse_toml(newest.texts[CONFIG], CONFIG) if newest else self.directory.read_config()
-        changed = _differences(stored, config_as_dict(self.config)) if stored else {}
+        changed = differences(stored, config_as_dict(self.config)) if stored else {}
         if newest and not self._is_finished(newest):  # what is only reported depends on no machine
-            changed |= _differences({"machine": newest.identity}, {"machine": self.identity})
+            changed |= differences({"machine": newest.identity}, {"machine": self.identity})
         if changed and not self.options.resume_anyway:
             shown = "; ".join(f"{name}: {old} → {new}" for name, (old, new) in changed.items())
             raise InputError(
@@ -265,13 +265,3 @@ class _Run:
 
 def _last_step(metrics: str) -> int | None:
     return json.loads(metrics.splitlines()[-1])["step"] if metrics else None
-
-
-def _differences(old: Any, new: Any, prefix: str = "") -> dict[str, tuple[Any, Any]]:
-    """Every field in which two tables differ: {'model.num_layers': (2, 3)}."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        found: dict[str, tuple[Any, Any]] = {}
-        for name in sorted(old.keys() | new.keys()):
-            found |= _differences(old.get(name), new.get(name), f"{prefix}.{name}" if prefix else name)
-        return found
-    return {} if old == new else {prefix: (old, new)}

@@ -20,7 +20,15 @@ from typing import Any
 from recombine.config import Config
 from recombine.config_file import parse_toml, write_toml
 from recombine.errors import InputError
-from recombine.files import NotAFile, append, check_name, make_directories, read_file, replace_file
+from recombine.files import (
+    NotAFile,
+    append,
+    check_name,
+    make_directories,
+    read_file,
+    remove_unfinished,
+    replace_file,
+)
 
 CONFIG, METRICS, TIMING, ENV, STATUS, LOCK = (
     "config.toml",
@@ -60,6 +68,8 @@ class RunDirectory:
         try:
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+            for name in (CONFIG, METRICS, TIMING, ENV, STATUS):
+                remove_unfinished(self.path / name)
             make_directories(self.checkpoints)  # after the lock, which is what tells a run's directory from another
         except BaseException:
             self.__exit__()

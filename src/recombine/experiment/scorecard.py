@@ -1,19 +1,28 @@
 """What is measured of a finished run besides its metrics: the scorecard."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import comb
 from pathlib import Path
 from typing import Any
 
 from recombine.config import Config
 from recombine.errors import InputError
-from recombine.experiment.evaluate import evaluation_episodes, evaluation_splits, finite, probe_episodes, read_episodes
-from recombine.files import NotAFile, read_file, replace_file
+from recombine.experiment.evaluate import (
+    evaluation_episodes,
+    evaluation_splits,
+    finite,
+    or_none,
+    probe_episodes,
+    read_episodes,
+)
+from recombine.experiment.trained import Trained
+from recombine.files import NotAFile, read_file, replace_file, where_allowed
 from recombine.measure.intervene import LatentMaps, intervene_on_latent, intervene_on_subspace
 from recombine.measure.modules import Recovered, fit_map, recover_modules, scaled_latent
 from recombine.measure.probe import fit_probe
 from recombine.measure.r2 import score
+from recombine.measure.token_probe import score_token_probe, token_moments
 from recombine.model.build import Model, count_parameters
 from recombine.model.trunk import TrunkModel
 from recombine.stream import Stream, stream_key
@@ -25,7 +34,7 @@ from recombine.task.teacher import Teacher
 from recombine.train.step import config_teacher
 
 SCORECARD = "scorecard.json"
-FORMAT = 2
+FORMAT = 3
 LARGEST = 1 << 24
 NUM_INPUTS = 4_000  # on which modules are compared
 
@@ -43,6 +52,7 @@ def make_scorecard(config: Config, model: Model, step: int) -> dict[str, Any]:
     splits = {
         s: evaluation_episodes(config, teacher, s)[1] for s in evaluation_splits(config) if s not in CONTROL_SPLITS
     }
+    card["probe_tokens"] = _token_probes(config, model, fitted_on, splits)
     card["modules"] = card["interventions"] = None
     if reading.latent is not None and hasattr(model, "execute"):
         executes: Any = model
@@ -84,6 +94,20 @@ def make_scorecard(config: Config, model: Model, step: int) -> dict[str, Any]:
     return card
 
 
+def _token_probes(config: Config, model: Model, fitted_on: Episode, splits: Mapping[str, Episode]) -> Any:
+    """The probe's other readings: the context's tokens, each or their mean."""
+    fitted = token_moments(model, fitted_on)
+    if fitted is None:
+        return None
+    found: dict[str, dict[str, list[float | None]]] = {"each": {}, "mean": {}}
+    for split, episodes in splits.items():
+        scored = token_moments(model, episodes)
+        assert scored is not None
+        for name, values in score_token_probe(fitted, scored, config.task.num_modules)._asdict().items():
+            found[name][split] = [or_none(r2) for r2 in values]
+    return found
+
+
 def active_modules_episodes(config: Config, teacher: Teacher) -> Iterator[tuple[int, Episode]]:
     """Tasks of k active modules, all masks of k alike, for each k."""
     task = config.task
@@ -111,5 +135,11 @@ def read_scorecard(run: Path) -> dict[str, Any] | None:
     return card if isinstance(card, dict) and card.get("format") == FORMAT else None
 
 
-def write_scorecard(run: Path, card: dict[str, Any]) -> None:
-    replace_file(run / SCORECARD, (json.dumps(card, indent=1, allow_nan=False) + "\n").encode())
+def store_scorecard(run: Path, trained: Trained) -> dict[str, Any]:
+    """The scorecard of a run's newest checkpoint, measured if it is not there yet, and kept where it can be."""
+    card = read_scorecard(run)
+    if card is None or card["step"] != trained.step:
+        card = make_scorecard(*trained)
+        with where_allowed():
+            replace_file(run / SCORECARD, (json.dumps(card, indent=1, allow_nan=False) + "\n").encode())
+    return card

@@ -7,6 +7,7 @@ from recombine.config import Config, OwnModelConfig
 from recombine.config_file import override, parse_toml
 from recombine.errors import InputError
 from recombine.experiment.rundir import CONFIG
+from recombine.files import NotAFile, read_file
 from recombine.model.build import Model
 from recombine.model.weights import replace_arrays
 from recombine.train.checkpoint import DamagedCheckpoint, list_checkpoints, read_checkpoint
@@ -31,6 +32,8 @@ def load_trained(run: Path) -> Trained:
     for path in list_checkpoints(run / "checkpoints"):
         try:
             checkpoint = read_checkpoint(path)
+            if CONFIG not in checkpoint.texts:
+                raise DamagedCheckpoint(f"{path.name} has no {CONFIG}")
         except DamagedCheckpoint as error:
             damage = str(error)
             continue
@@ -38,6 +41,21 @@ def load_trained(run: Path) -> Trained:
         arrays = {name: array for name, array in checkpoint.arrays.items() if name != LOSSES}
         return Trained(config, replace_arrays(init_state(config), arrays, str(run)).model, checkpoint.step)
     raise InputError("run", str(run), f"no good checkpoint ({damage})")
+
+
+def run_config(path: Path) -> Config:
+    """The configuration of a run directory."""
+    if not (path / CONFIG).is_file():
+        raise InputError("run", str(path), f"not a run directory: it has no {CONFIG}")
+    try:
+        text = read_file(path / CONFIG, 1 << 20).decode(errors="replace")
+    except NotAFile as error:
+        raise InputError("run", str(path), f"not a run directory: {error}") from error
+    tables = parse_toml(text, str(path / CONFIG))
+    try:
+        return override(Config(), tables)
+    except InputError as error:
+        raise InputError("run", str(path), f"its {CONFIG}: {error}") from error
 
 
 def own_model(config: Config) -> str | None:

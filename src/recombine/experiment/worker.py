@@ -80,21 +80,14 @@ def _work(job: dict[str, Any], request: StopRequest) -> None:
                 told = time.monotonic()
                 _tell("progress", step=report.step, loss=report.loss, row=report.row)
     if not request.requested():
+        from recombine.experiment.scorecard import store_scorecard
+        from recombine.experiment.selection import store_selection
+        from recombine.experiment.trained import load_trained
+
         with request.may_leave(lambda: None):
-            store_scorecard(path)
-
-
-def store_scorecard(path: Path) -> dict[str, Any]:
-    """The scorecard of the run's newest checkpoint, measured if it is not there yet."""
-    from recombine.experiment.scorecard import make_scorecard, read_scorecard, write_scorecard
-    from recombine.experiment.trained import load_trained
-
-    trained = load_trained(path)
-    card = read_scorecard(path)
-    if card is None or card["step"] != trained.step:
-        card = make_scorecard(*trained)
-        write_scorecard(path, card)
-    return card
+            trained = load_trained(path)
+            for kind in job.get("after", ()):
+                {"scorecard": store_scorecard, "selection": store_selection}[kind](path, trained)
 
 
 if __name__ == "__main__":

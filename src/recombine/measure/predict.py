@@ -36,12 +36,15 @@ def read(model: Model, episodes: Episode, compute: ComputeConfig = PLAIN) -> Rea
 
 
 def in_chunks(function: Callable[[Any], T], inputs: tuple[Array, ...]) -> T:
-    """A function of a batch, on chunks of the inputs one after the other; the first input is context_x."""
+    """A function of a batch, on chunks of the inputs one after the other, and its results along the first axis.
+
+    The first input is context_x.
+    """
     total, length = len(inputs[0]), inputs[0].shape[1] + 1
     size = _chunk_size(total, min(total, CHUNK, max(1, CHUNK_TOKENS // length)))
     whole = total - total % size
     chunks = jax.tree.map(lambda array: array[:whole].reshape(-1, size, *array.shape[1:]), inputs)
-    results = jax.tree.map(lambda array: array.reshape(whole, *array.shape[2:]), jax.lax.map(function, chunks))
+    results = jax.tree.map(lambda array: array.reshape(-1, *array.shape[2:]), jax.lax.map(function, chunks))
     if whole == total:
         return results
     rest = function(jax.tree.map(lambda array: array[whole:], inputs))

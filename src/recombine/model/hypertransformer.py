@@ -5,6 +5,7 @@ Paper: Appendix C.3.2, "Transformer Hypernetwork".
 
 from math import sqrt
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
@@ -27,6 +28,7 @@ class Hypertransformer(TrunkModel):
     theta: Float[Array, "latent hidden d"]
     base: Float[Array, "hidden d"] | None
     readout: Linear
+    unit_norm: bool = eqx.field(static=True)
 
     def __init__(self, config: Config, *, key: Key[Array, ""]):
         model, input_dim = config.model, config.task.input_dim
@@ -42,6 +44,7 @@ class Hypertransformer(TrunkModel):
         self.theta = scale * jax.random.normal(theta_key, (model.latent_dim, *shape), jnp.float32)
         self.base = scale * jax.random.normal(base_key, shape, jnp.float32) if model.base_weights else None
         self.readout = Linear(model.hidden_dim, 1, key=readout_key)
+        self.unit_norm = model.unit_norm
 
     def tokens(
         self,
@@ -56,6 +59,8 @@ class Hypertransformer(TrunkModel):
         W = jnp.einsum("m,mhd->hd", z, self.theta)
         if self.base is not None:
             W = W + self.base
+        if self.unit_norm:
+            W = W / jnp.linalg.norm(W, ord=2)
         return self.readout(jax.nn.gelu(W @ x, approximate=False))[0]
 
     def read_out(

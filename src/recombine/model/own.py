@@ -19,7 +19,7 @@ import numpy as np
 from recombine.config import Config, OwnModelConfig
 from recombine.errors import InputError
 from recombine.model.fast import fast_read
-from recombine.model.output import Output
+from recombine.model.output import Output, Trace
 from recombine.model.trunk import TrunkModel
 
 SHIPPED = ("recombine.model.bottleneck:Bottleneck",)  # ours: to be had without being named
@@ -55,16 +55,15 @@ def build_own(config: Config, *, key: jax.Array) -> Any:
 
 
 def check_own(config: Config) -> None:
-    """Refuse, before anything is trained, a class that cannot be built or called as ours are."""
+    """Refuse, before anything is trained, a class that cannot be built, called and differentiated as ours are."""
     kind = config.model.kind
     where = f"{kind} must be built by Class(config, key=key) and called as model(context_x, context_y, query_x)"
-    task = config.task
     try:
-        model = build_own(config, key=jax.random.key(0))
+        model = eqx.filter_jit(build_own)(config, key=jax.random.key(0))  # compiled, as for training
     except InputError:
         raise
     except Exception as error:
-        raise InputError("model", kind, f"cannot be built ({type(error).__name__}: {error}); {where}") from error
+        raise InputError("model", kind, f"cannot be built ({_short(error)}); {where}") from error
     if not isinstance(model, eqx.Module):
         raise InputError("model", kind, f"builds a {type(model).__name__}, not an equinox.Module")
     if not any(eqx.is_inexact_array(leaf) for leaf in jax.tree.leaves(model)):
@@ -72,33 +71,67 @@ def check_own(config: Config) -> None:
     for path, leaf in jax.tree_util.tree_leaves_with_path(model):
         if eqx.is_inexact_array(leaf) and leaf.dtype != jnp.float32:
             raise InputError("model", kind, f"parameter {jax.tree_util.keystr(path)} is {leaf.dtype}, not float32")
-    pairs = task.episode_length - 1 + bool(getattr(model, "given_latent", False))
-    inputs = (jnp.zeros((pairs, task.input_dim)), jnp.zeros(pairs), jnp.zeros(task.input_dim))
+    inputs = [array[0] for array in _two_episodes(config, model)]
     try:
         if not callable(model):
             raise TypeError("it has no __call__")
         inspect.signature(model).bind(*inputs)
         output = eqx.filter_eval_shape(model, *inputs)
     except Exception as error:
-        raise InputError("model", kind, f"cannot be called ({type(error).__name__}: {error}); {where}") from error
+        raise InputError("model", kind, f"cannot be called ({_short(error)}); {where}") from error
     if not isinstance(output, Output):
         raise InputError("model", kind, f"returns a {type(output).__name__}; it must return Output(y, Trace())")
-    if getattr(output.y, "shape", None) != ():
-        raise InputError(
-            "model", kind, f"its y has shape {getattr(output.y, 'shape', None)}; it must be one number, ()"
-        )
+    if _shape(output.y) != ():
+        raise InputError("model", kind, f"its y has shape {_shape(output.y)}; it must be one number, ()")
+    try:
+        eqx.filter_eval_shape(eqx.filter_grad(lambda model: model(*inputs).y), model)
+    except Exception as error:
+        raise InputError("model", kind, f"cannot be differentiated ({_short(error)})") from error
+    _check_trace(kind, model, output.trace, inputs[2])
     if config.compute.path == "fast" and isinstance(model, TrunkModel):
         _check_fast_path(config, model)
 
 
-def _check_fast_path(config: Config, model: TrunkModel) -> None:
-    """The fast path knows `tokens` and `read_out` alone, and hands `read_out` the last token."""
+def _check_trace(kind: str, model: Any, trace: Any, query_x: jax.Array) -> None:
+    """What the measures read of it: the residual stream, the latent, and what executes a latent."""
+    if not isinstance(trace, Trace):
+        raise InputError("model", kind, f"its trace is a {type(trace).__name__}; it must be a Trace, and may be empty")
+    for name, dimensions, words in (("residual", 3, "(points, tokens, embed)"), ("latent", 1, "(latent,)")):
+        value = getattr(trace, name)
+        if value is not None and len(_shape(value) or ()) != dimensions:
+            raise InputError("model", kind, f"its trace.{name} has shape {_shape(value)}; it must be {words}")
+    if trace.latent is None or not hasattr(model, "execute"):
+        return
+    try:
+        y = eqx.filter_eval_shape(lambda model, z: model.execute(z, query_x), model, trace.latent)
+    except Exception as error:
+        raise InputError("model", kind, f"execute(latent, x) cannot be called ({_short(error)})") from error
+    if _shape(y) != ():
+        raise InputError("model", kind, f"execute(latent, x) gives shape {_shape(y)}; it must be one number, ()")
+
+
+def _shape(value: Any) -> Any:
+    return getattr(value, "shape", None)
+
+
+def _short(error: Exception) -> str:
+    """The kind of an error and its first line: JAX's go on for a page."""
+    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
+
+
+def _two_episodes(config: Config, model: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Inputs of a batch of two episodes, as the model is shown them."""
     task, keys = config.task, jax.random.split(jax.random.key(1), 3)
     pairs = task.episode_length - 1 + bool(getattr(model, "given_latent", False))
     x = jax.random.normal(keys[0], (2, pairs, task.input_dim))
-    y, query = jax.random.normal(keys[1], (2, pairs)), jax.random.normal(keys[2], (2, task.input_dim))
-    plain = eqx.filter_jit(lambda model, *inputs: jax.vmap(model)(*inputs).y)(model, x, y, query)
-    fast = eqx.filter_jit(fast_read)(model, x, y, query).y
+    return x, jax.random.normal(keys[1], (2, pairs)), jax.random.normal(keys[2], (2, task.input_dim))
+
+
+def _check_fast_path(config: Config, model: TrunkModel) -> None:
+    """The fast path knows `tokens` and `read_out` alone, and hands `read_out` the last token."""
+    inputs = _two_episodes(config, model)
+    plain = eqx.filter_jit(lambda model, *inputs: jax.vmap(model)(*inputs).y)(model, *inputs)
+    fast = eqx.filter_jit(fast_read)(model, *inputs).y
     if not np.allclose(plain, fast, rtol=1e-3, atol=1e-4):
         raise InputError(
             "model",

@@ -1,17 +1,18 @@
 """The runs that a report is about, read from their directories and from nothing else."""
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from recombine.config import Config
-from recombine.config_file import config_as_dict, override, parse_toml
+from recombine.config_file import config_as_dict
 from recombine.errors import InputError
 from recombine.experiment.reference import REFERENCES_DIRECTORY, stored_references
-from recombine.experiment.rundir import CONFIG, METRICS, STATUS
+from recombine.experiment.rundir import CONFIG, ENV, METRICS, STATUS
 from recombine.experiment.scorecard import read_scorecard
+from recombine.experiment.trained import run_config
 from recombine.files import NotAFile, read_file
 
 LARGEST_METRICS = 1 << 28
@@ -36,10 +37,12 @@ class RunRecord:
     support: str
     seed: int
     config: dict[str, Any]
-    rows: tuple[dict[str, Any], ...]
-    status: dict[str, Any]
-    scorecard: dict[str, Any] | None
-    references: dict[str, Any] | None
+    rows: tuple[dict[str, Any], ...] = ()
+    status: dict[str, Any] = field(default_factory=dict)
+    scorecard: dict[str, Any] | None = None
+    references: dict[str, Any] | None = None
+    made: dict[str, Any] = field(default_factory=dict)
+    """What it was made with: versions, threads, devices."""
 
     @property
     def num_steps(self) -> int:
@@ -78,30 +81,34 @@ def collect(paths: Sequence[Path]) -> Study:
 def read_run(path: Path) -> RunRecord:
     """One run directory. What is not finished is read as far as it is."""
     config = run_config(path)
-    tables = config_as_dict(config)
     status = _read_json(path / STATUS) or {"state": "unknown", "step": 0, "num_steps": config.optimizer.num_steps}
     rows = tuple(_rows(path / METRICS))
     references = stored_references(path.parent / REFERENCES_DIRECTORY, config)
     card = read_scorecard(path)
     if card and not (rows and rows[-1]["step"] == card["step"]):
         card = None  # of an earlier step: the run has gone on since
-    name = config.task.support.name
-    return RunRecord(path, config.model.label, name, config.seed, tables, rows, status, card, references)
+    return replace(
+        _record(path, config), rows=rows, status=status, scorecard=card, references=references, made=_made(path)
+    )
 
 
-def run_config(path: Path) -> Config:
-    """The configuration of a run directory."""
-    if not (path / CONFIG).is_file():
-        raise InputError("run", str(path), f"not a run directory: it has no {CONFIG}")
-    try:
-        text = read_file(path / CONFIG, 1 << 20).decode(errors="replace")
-    except NotAFile as error:
-        raise InputError("run", str(path), f"not a run directory: {error}") from error
-    tables = parse_toml(text, str(path / CONFIG))
-    try:
-        return override(Config(), tables)
-    except InputError as error:
-        raise InputError("run", str(path), f"its {CONFIG}: {error}") from error
+def _record(path: Path, config: Config) -> RunRecord:
+    return RunRecord(path, config.model.label, config.task.support.name, config.seed, config_as_dict(config))
+
+
+def _made(path: Path) -> dict[str, Any]:
+    """What the run was last started with: versions, threads, devices."""
+    starts = (_read_json(path / ENV) or {}).get("starts")
+    last = starts[-1] if isinstance(starts, list) and starts else None
+    found = last.get("identity") if isinstance(last, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def check_belongs(path: Path, planned: Mapping[str, Config]) -> None:
+    """Refuse runs in a directory that could not be in one report with those that are to be made there."""
+    made = [_record(path / name, config) for name, config in planned.items()]
+    others = [other for other in _run_directories(path, DEPTH) if other not in {run.path for run in made}]
+    _check_together(made + [_record(other, run_config(other)) for other in others])
 
 
 def _run_directories(path: Path, depth: int) -> Iterator[Path]:

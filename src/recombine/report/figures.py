@@ -3,7 +3,6 @@
 Paper: Figure 2 (fig:results) and the appendix's figure of in-distribution performance (appfig:test-r2).
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,57 +21,14 @@ WIDTH, HEIGHT, ROW = 235, 165, 24  # of a panel, and of a row of one
 TEXT = 14
 
 
-def main_figure(study: "Study", support: str | None = None) -> alt.ConcatChart:
-    """The paper's results, over training: A to D, and the appendix's in-distribution R².
-
-    `support` is the one of panels A to C: Connected+ unless the study has only others.
-    """
-    return _figure(study, "results", support)
-
-
-def masks_figure(study: "Study", support: str | None = None) -> alt.ConcatChart:
-    """R² of each mask, trained on and held out, at the last snapshot."""
-    return _figure(study, "masks", support)
-
-
-def active_modules_figure(study: "Study", support: str | None = None) -> alt.ConcatChart:
-    """R² by the number of active modules, beside the references."""
-    return _figure(study, "active_modules", support)
-
-
-def probe_figure(study: "Study", support: str | None = None) -> alt.ConcatChart:
-    """How well the latent is linearly decoded, layer by layer."""
-    return _figure(study, "probe", support)
-
-
-def modules_figure(study: "Study", support: str | None = None) -> alt.ConcatChart:
-    """What a model has recovered of each module and pair of modules, beside the most it could."""
-    return _figure(study, "modules", support)
-
-
-def interventions_figure(study: "Study", support: str | None = None) -> alt.ConcatChart:
-    """R² when the model's code of the task is replaced."""
-    return _figure(study, "interventions", support)
-
-
-DRAWINGS: dict[str, Callable[["Study"], alt.ConcatChart]] = {
-    "results": main_figure,
-    "masks": masks_figure,
-    "active_modules": active_modules_figure,
-    "probe": probe_figure,
-    "modules": modules_figure,
-    "interventions": interventions_figure,
-}
-
-
 def figures(study: "Study") -> dict[str, alt.ConcatChart]:
     """Every figure for which there is data."""
     available = panels(study)
     main = (supports(study) or [""])[0]
     return {
-        name: draw(study)
-        for name, draw in DRAWINGS.items()
-        if any(_has_data(study, available[panel], main) for panel in FIGURES[name].panels if panel in available)
+        name: draw_figure(study, name)
+        for name, figure in FIGURES.items()
+        if any(_has_data(study, available[panel], main) for panel in figure.panels if panel in available)
     }
 
 
@@ -92,7 +48,8 @@ def _has_data(study: "Study", panel: Panel, support: str) -> bool:
     return any(not panel.by_support or study.runs[one.run].support == support for one in panel.series)
 
 
-def _figure(study: "Study", name: str, support: str | None) -> alt.ConcatChart:
+def draw_figure(study: "Study", name: str, support: str | None = None) -> alt.ConcatChart:
+    """One of `FIGURES`. `support` is the one of panels A to C: Connected+ unless the study has only others."""
     figure, study = FIGURES[name], drawable(study)
     available = panels(study)
     chosen = support if support is not None else (supports(study) or [""])[0]

@@ -228,10 +228,21 @@ def again_section(study: "Study", directory: Path) -> str:
     report = " ".join(["recombine report", *map(shlex.quote, parents)])
     lines = [f"<p>The figures and this page, from the runs:</p><pre><code>{escape(report)}</code></pre>"]
     if paths:
-        config = shlex.quote(f"{paths[0]}/config.toml")
-        train = f"recombine train --config {config} --out {shlex.quote('again')}"
+        train = _train_again(study.runs[0], f"{paths[0]}/config.toml")
         lines.append(f"<p>One of the runs, from its own configuration:</p><pre><code>{escape(train)}</code></pre>")
     return "".join(lines) + "<p>Paths are relative to the directory of this page.</p>"
+
+
+def _train_again(run: "RunRecord", config: str) -> str:
+    """With the threads and devices that the run's bits depend on, and the class that it is of."""
+    words = ["recombine train", "--config", shlex.quote(config), "--out again"]
+    kind = str(lookup(run.config, "model", "kind") or "")
+    if ":" in kind:
+        words.append(f"--model {shlex.quote(kind)}")
+    for name in ("threads", "devices"):
+        if isinstance(count := run.made.get(name), int) and (name, count) != ("devices", 1):
+            words.append(f"--{name} {count}")
+    return " ".join(words)
 
 
 def relative(path: Path, directory: Path) -> str:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from recombine.experiment.executor.local import Event
 from recombine.report.write import write_report
 
 SECONDS_BETWEEN = 60.0
@@ -16,10 +17,10 @@ class ReportRenewal:
         self.runs, self.out = runs, out
         self.written: float | None = None
 
-    def update(self, finished: bool, has_rows: bool) -> None:
+    def watch(self, event: Event) -> None:
         first = self.written is None
-        if first and not has_rows:
+        if first and not event.data.get("row"):
             return  # references alone are no picture
-        if first or finished or time.monotonic() - (self.written or 0.0) >= SECONDS_BETWEEN:
+        if first or event.kind == "done" or time.monotonic() - (self.written or 0.0) >= SECONDS_BETWEEN:
             self.written = time.monotonic()
             write_report(self.runs, self.out, figures=False)

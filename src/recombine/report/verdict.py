@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from math import sqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -56,7 +56,7 @@ def judge(study: Study) -> tuple[Verdict, ...]:
 
 
 def _judge_claim(claim: paper.Claim, study: Study) -> Verdict:
-    parts = tuple(judge_part(statistic, STATISTICS[statistic.name](study)) for statistic in claim.statistics)
+    parts = tuple(judge_part(statistic, effects(study, STATISTICS[statistic.name])) for statistic in claim.statistics)
     states = {part.state for part in parts}
     state = next(state for state in (DOES_NOT_HOLD, NOT_ENOUGH, HOLDS) if state in states)
     return Verdict(claim.number, claim.sentence, claim.panel, parts, state, _note(claim, parts, study))
@@ -95,7 +95,23 @@ def _note(claim: paper.Claim, parts: Sequence[Part], study: Study) -> str:
         notes.append("no interval")
     if unfinished:
         notes.append(f"{unfinished} run{'' if unfinished == 1 else 's'} unfinished")
+    if any(not part.effects for part in parts):
+        notes += _missing(study, [STATISTICS[statistic.name] for statistic in claim.statistics])
     return ", ".join(notes)
+
+
+def _missing(study: Study, recipes: Sequence["Recipe"]) -> list[str]:
+    """What a claim cannot be judged without, and is not there."""
+    found = []
+    for model, support, of in dict.fromkeys(needed for recipe in recipes for needed in recipe.needs):
+        runs = [run for run in study.runs if (run.model, run.support) == (model, support)]
+        if not runs:
+            found.append(f"no run of the {model} on {support}")
+        elif not any(run.finished for run in runs):
+            found.append(f"no finished run of the {model} on {support}")
+        elif of in (_in_dist, _ood) and all(run.references is None for run in runs if run.finished):
+            found.append(f"no references for {support}")
+    return list(dict.fromkeys(found))
 
 
 def relative(run: RunRecord, split: str) -> float | None:
@@ -107,20 +123,26 @@ def relative(run: RunRecord, split: str) -> float | None:
     return (row[split]["r2"] - ridge) / (oracle - ridge)
 
 
-Of = Callable[[RunRecord], float | None]
+class Recipe(NamedTuple):
+    """A statistic of a seed: what is read from the final row of each (model, support), and what they make together."""
+
+    needs: tuple[tuple[str, str, Callable[[RunRecord], float | None]], ...]
+    combine: Callable[..., float]
 
 
-def per_seed(study: Study, *wanted: tuple[str, str, Of], combine: Callable[..., float]) -> list[float]:
-    """For each seed that has a finished run of every wanted (model, support): what they make together."""
-    effects = []
+def effects(study: Study, recipe: Recipe) -> list[float]:
+    """For each seed that has a finished run of everything that is needed; what needs no run is computed once."""
+    if not recipe.needs:
+        return [recipe.combine()]
+    found = []
     for seed in study.seeds:
         values = []
-        for model, support, of in wanted:
+        for model, support, of in recipe.needs:
             runs = [r for r in study.runs if (r.model, r.support, r.seed) == (model, support, seed) and r.finished]
             values.append(of(runs[0]) if runs else None)
         if None not in values:
-            effects.append(combine(*values))
-    return effects
+            found.append(recipe.combine(*values))
+    return found
 
 
 T, H = "transformer", "hypertransformer"
@@ -156,6 +178,10 @@ def _minus(a: float, b: float) -> float:
     return a - b
 
 
+def _over(a: float, b: float) -> float:
+    return a / b
+
+
 @cache
 def _construction_error() -> float:
     sizes = (paper.NUM_MODULES, paper.INPUT_DIM, paper.HIDDEN_DIM, 1)
@@ -163,20 +189,18 @@ def _construction_error() -> float:
     return error.max_abs_error / error.max_abs_output
 
 
-STATISTICS: dict[str, Callable[[Study], list[float]]] = {
-    "transformer_in_dist": lambda study: per_seed(study, (T, MAIN, _in_dist), combine=_same),
-    "loss_ratio": lambda study: per_seed(study, (T, MAIN, _loss), (H, MAIN, _loss), combine=lambda t, h: t / h),
-    "transformer_drop": lambda study: per_seed(study, (T, MAIN, _in_dist), (T, MAIN, _ood), combine=_minus),
-    "hypertransformer_ood": lambda study: per_seed(study, (H, MAIN, _ood), combine=_same),
-    "ood_gap": lambda study: per_seed(study, (H, MAIN, _ood), (T, MAIN, _ood), combine=_minus),
-    "transformer_probe": lambda study: per_seed(study, (T, MAIN, _probe), combine=_same),
-    "hypertransformer_probe": lambda study: per_seed(study, (H, MAIN, _probe), combine=_same),
-    "hypertransformer_control": lambda study: per_seed(study, (H, MAIN, _control), combine=_same),
-    "transformer_control": lambda study: per_seed(study, (T, MAIN, _control), combine=_same),
-    "hypertransformer_connected": lambda study: per_seed(study, (H, CONNECTED, _ood), combine=_same),
-    "hypertransformer_support": lambda study: per_seed(
-        study, (H, CONNECTED, _ood), (H, DISCONNECTED, _ood), combine=_minus
-    ),
-    "transformer_support": lambda study: per_seed(study, (T, CONNECTED, _ood), (T, DISCONNECTED, _ood), combine=_minus),
-    "construction_error": lambda study: [_construction_error()],
+STATISTICS: dict[str, Recipe] = {
+    "transformer_in_dist": Recipe(((T, MAIN, _in_dist),), _same),
+    "loss_ratio": Recipe(((T, MAIN, _loss), (H, MAIN, _loss)), _over),
+    "transformer_drop": Recipe(((T, MAIN, _in_dist), (T, MAIN, _ood)), _minus),
+    "hypertransformer_ood": Recipe(((H, MAIN, _ood),), _same),
+    "ood_gap": Recipe(((H, MAIN, _ood), (T, MAIN, _ood)), _minus),
+    "transformer_probe": Recipe(((T, MAIN, _probe),), _same),
+    "hypertransformer_probe": Recipe(((H, MAIN, _probe),), _same),
+    "hypertransformer_control": Recipe(((H, MAIN, _control),), _same),
+    "transformer_control": Recipe(((T, MAIN, _control),), _same),
+    "hypertransformer_connected": Recipe(((H, CONNECTED, _ood),), _same),
+    "hypertransformer_support": Recipe(((H, CONNECTED, _ood), (H, DISCONNECTED, _ood)), _minus),
+    "transformer_support": Recipe(((T, CONNECTED, _ood), (T, DISCONNECTED, _ood)), _minus),
+    "construction_error": Recipe((), _construction_error),
 }

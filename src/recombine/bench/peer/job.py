@@ -52,6 +52,7 @@ class Job:
         _refuse("model.scale_scores", model.scale_scores, True)
         _refuse("model.final_norm", model.final_norm, True)
         _refuse("model.base_weights", hyper and model.base_weights, False)
+        _refuse("model.unit_norm", hyper and model.unit_norm, False)
         _refuse("optimizer.warmup_steps", optimizer.warmup_steps, 0)
         _refuse("optimizer.final_fraction", optimizer.final_fraction, 0.0)
         return cls(

@@ -1,0 +1,36 @@
+"""Many jobs with their progress on stderr: what `reproduce` and `sweep` have in common."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from recombine.config import Config
+    from recombine.experiment.executor.local import Event, Job
+    from recombine.experiment.interrupt import StopRequest
+
+
+def work_off(
+    jobs: "Sequence[Job]",
+    wanted: "Mapping[str, Config]",
+    workers: int,
+    request: "StopRequest",
+    watch: "Callable[[Event], None]" = lambda event: None,
+) -> dict[str, str]:
+    """Carry the jobs out; the errors of those that failed. Whatever `watch` raises ends no training."""
+    from recombine.experiment.executor.local import run_jobs
+    from recombine.report.jobs import JobsDisplay
+
+    failed: dict[str, str] = {}
+    totals = {job.name: wanted[job.name].optimizer.num_steps if job.name in wanted else None for job in jobs}
+    with JobsDisplay(totals, workers) as display:
+        for event in run_jobs(jobs, workers, request):
+            display.update(event.job.name, event.kind, event.data)
+            if event.kind == "failed":
+                failed[event.job.name] = event.data["error"]
+            elif event.kind == "interrupted" and not request.requested():
+                failed[event.job.name] = "its worker was ended by a signal"
+            try:
+                watch(event)
+            except Exception as error:  # at the end it is an error
+                display.say(f"the report could not be written: {error}")
+    return failed

@@ -1,0 +1,67 @@
+"""From runs that are wanted to the jobs that are still to be done."""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from recombine.config import Config
+from recombine.config_file import config_as_dict, differences, write_toml
+from recombine.errors import InputError
+from recombine.experiment.executor.local import Job
+from recombine.experiment.reference import REFERENCES_DIRECTORY, reference_path, stored_references
+from recombine.experiment.rundir import CONFIG, STATUS
+from recombine.experiment.scorecard import read_scorecard
+from recombine.experiment.selection import read_selection
+from recombine.experiment.trained import own_model, run_config
+
+After = Literal["scorecard", "selection"]
+"""What is measured when a run is done."""
+
+
+def jobs_to_do(
+    wanted: Mapping[str, Config], out: Path, after: Iterable[After], resume_anyway: bool = False
+) -> list[Job]:
+    """The references of each seed and support first, which every picture needs; then the runs, by name, in order."""
+    after = list(after)
+    directory = out / REFERENCES_DIRECTORY
+    jobs: dict[str, Job] = {}
+    for config in wanted.values():
+        path = str(reference_path(directory, config))
+        if path not in jobs and stored_references(directory, config) is None:
+            name = f"references {config.task.support.name} N {config.task.episode_length} seed {config.seed}"
+            jobs[path] = Job(name, _request("references", config, directory))
+    for name, config in wanted.items():
+        path = out / name
+        if not (is_done(path) and all(_measured(path, kind, config) for kind in after)):
+            more = {"resume_anyway": resume_anyway, "after": after}
+            jobs[name] = Job(name, _request("train", config, path) | more)
+    return list(jobs.values())
+
+
+def check_same(wanted: Mapping[str, Config], out: Path) -> None:
+    """Refuse, before anything starts, a directory that has runs of the same names and other settings."""
+    for name, config in wanted.items():
+        path = out / name
+        if not (path / CONFIG).is_file():
+            continue
+        if changed := differences(config_as_dict(run_config(path)), config_as_dict(config)):
+            shown = "; ".join(f"{field}: {old} → {new}" for field, (old, new) in changed.items())
+            expected = f"a run of other settings is there ({shown}); name another --out (or --resume-anyway)"
+            raise InputError("out", str(path), expected)
+
+
+def is_done(path: Path) -> bool:
+    try:
+        return json.loads((path / STATUS).read_text(encoding="utf-8"))["state"] == "done"
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _measured(path: Path, kind: After, config: Config) -> bool:
+    stored = {"scorecard": read_scorecard, "selection": read_selection}[kind](path)
+    return stored is not None and stored.get("step") == config.optimizer.num_steps
+
+
+def _request(kind: str, config: Config, path: Path) -> dict[str, Any]:
+    return {"kind": kind, "config": write_toml(config), "path": str(path), "own": own_model(config)}

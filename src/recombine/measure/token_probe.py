@@ -1,0 +1,80 @@
+"""The probe's other readings: it reads the context's tokens, not the read-out's.
+
+"The residual stream" can also mean that of the context: each of its tokens an example of its own, or their mean one per
+episode. All tokens of all episodes would not fit in memory, and need not: ridge regression and its R² are functions of
+the moments.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from recombine.measure.predict import in_chunks
+from recombine.model.batch import given_latent
+from recombine.model.build import Model
+from recombine.paper import PROBE_STRENGTH
+from recombine.task.episode import Episode
+
+
+class Moments(NamedTuple):
+    """Sums of products of (features, latent, 1) with themselves, for each point of the residual stream."""
+
+    each: Float[np.ndarray, "points k k"]
+    """Over all tokens of the contexts."""
+    mean: Float[np.ndarray, "points k k"]
+    """Over the contexts' means."""
+
+
+class TokenProbeScore(NamedTuple):
+    """R² of the decoded latent at each point of the residual stream."""
+
+    each: tuple[float, ...]
+    mean: tuple[float, ...]
+
+
+def token_moments(model: Model, episodes: Episode) -> Moments | None:
+    """None for a model that tells nothing of its residual stream."""
+    found = _chunk_moments(model, episodes)
+    return None if found is None else Moments(*(np.asarray(sums, np.float64).sum(axis=0) for sums in found))
+
+
+def score_token_probe(fitted_on: Moments, scored_on: Moments, latent_dim: int) -> TokenProbeScore:
+    """Fitted on the moments of some episodes, scored on those of others."""
+    return TokenProbeScore(
+        *(
+            tuple(_score(fit, other, latent_dim) for fit, other in zip(one, another, strict=True))
+            for one, another in zip(fitted_on, scored_on, strict=True)
+        )
+    )
+
+
+@eqx.filter_jit
+def _chunk_moments(model: Model, episodes: Episode) -> tuple[Array, Array] | None:
+    def chunk(inputs: tuple[Array, ...]) -> tuple[Array, Array] | None:
+        *shown, latent = inputs
+        residual = jax.vmap(model)(*shown).trace.residual
+        if residual is None:
+            return None
+        context = residual[:, :, :-1]
+        one = jnp.broadcast_to(latent[:, None, None], (*context.shape[:3], latent.shape[-1]))
+        rows = jnp.concatenate([context, one, jnp.ones((*context.shape[:3], 1))], axis=-1)
+        products = lambda rows: jnp.einsum("eptk,eptl->pkl", rows, rows, precision="highest")  # noqa: E731
+        return products(rows)[None], products(rows.mean(axis=2, keepdims=True))[None]
+
+    return in_chunks(chunk, (*episodes.shown(given_latent(model)), episodes.latent))
+
+
+def _score(fitted_on: np.ndarray, scored_on: np.ndarray, latent_dim: int) -> float:
+    width = len(fitted_on) - latent_dim - 1
+    h, z = slice(0, width), slice(width, width + latent_dim)
+    centred = fitted_on - np.outer(fitted_on[-1], fitted_on[-1]) / fitted_on[-1, -1]
+    weights = np.linalg.solve(centred[h, h] + PROBE_STRENGTH * np.eye(width), centred[h, z])
+    mean = fitted_on[-1] / fitted_on[-1, -1]
+    # The error z − h weights − intercept is (h, z, 1) B: its squares are the diagonal of Bᵀ (moments) B.
+    B = np.concatenate([-weights, np.eye(latent_dim), -(mean[z] - mean[h] @ weights)[None]])
+    spread = np.trace((scored_on - np.outer(scored_on[-1], scored_on[-1]) / scored_on[-1, -1])[z, z])
+    return float(1 - np.trace(B.T @ scored_on @ B) / spread) if spread > 0 else float("nan")
