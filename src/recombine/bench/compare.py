@@ -5,10 +5,10 @@ from statistics import median
 from typing import Any
 
 from recombine.bench.contender import ONE_THREAD, OWN, PEERS, SIDE_BY_SIDE, enter, enter_limits
-from recombine.bench.flops import step_flops
 from recombine.bench.matmul import Job as MatmulJob
 from recombine.bench.race import Report, Result, race
 from recombine.config import Config
+from recombine.train.flops import step_flops
 
 # These do the fast path's arithmetic on all threads, so that its count and the machine's limit apply.
 FAST = ("fast", "fast_sharded", SIDE_BY_SIDE)

@@ -127,7 +127,7 @@ class Reproduce:
     def _estimate(self, entries: "Sequence[Entry]", out: Path, workers: int) -> None:
         from recombine.experiment.estimate import seconds_per_run
         from recombine.experiment.plan import is_done
-        from recombine.report.jobs import duration
+        from recombine.report.rate import duration
 
         rows = []
         seconds = seconds_per_run([entry.config for entry in entries], note)

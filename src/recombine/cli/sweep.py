@@ -104,7 +104,7 @@ class Sweep:
     def _estimate(self, wanted: "dict[str, Config]", out: Path, workers: int) -> None:
         from recombine.experiment.estimate import seconds_per_run
         from recombine.experiment.plan import is_done
-        from recombine.report.jobs import duration
+        from recombine.report.rate import duration
 
         left = {name: config for name, config in wanted.items() if not is_done(out / name)}
         seconds = dict(zip(left, seconds_per_run(list(left.values()), note), strict=True))

@@ -8,6 +8,8 @@ from typing import Any, Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
+from recombine.report.rate import Rate, duration
+
 SECONDS_BETWEEN_LINES = 10.0
 
 
@@ -19,8 +21,8 @@ class JobsDisplay:
         self.console = Console(stderr=True, highlight=False)
         self.started = self.last_line = time.monotonic()
         self.done: dict[str, float] = {}
-        self.first: dict[str, tuple[int, float]] = {}
-        self.latest: dict[str, tuple[int, float, str]] = {}
+        self.rates: dict[str, Rate] = {}
+        self.latest: dict[str, tuple[int, str]] = {}  # the step and what there is to say, of each that goes on
         self.bar: Progress | None = None
         self.bars: dict[str, TaskID] = {}
 
@@ -55,14 +57,13 @@ class JobsDisplay:
         else:
             self._ended(name, event, data, now)
         if self.bar is not None:
-            self.bar.update(self.bars[""], completed=len(self.done), detail=self._overall(now))
+            self.bar.update(self.bars[""], completed=len(self.done), detail=self._overall())
 
     def _progress(self, name: str, data: Mapping[str, Any], now: float) -> None:
         step = int(data["step"])
-        if name not in self.first or step == self.first[name][0]:
-            self.first[name] = (step, now)
-        since, started = self.first[name]
-        rate = (step - since) / max(now - started, 1e-9)
+        rates = self.rates.setdefault(name, Rate(step))
+        rates.update(step, now)
+        rate = rates.per_second
         parts = [f"{step:,}/{self.totals[name] or 0:,}"]
         if data.get("loss") is not None:
             parts.append(f"loss {data['loss']:.4f}")
@@ -70,14 +71,14 @@ class JobsDisplay:
         parts += [f"R² {split} {row[split]['r2']:.3f}" for split in ("in_dist", "ood") if split in row]
         if rate:
             parts.append(f"{rate:.1f} steps/s · ETA {duration(((self.totals[name] or 0) - step) / rate)}")
-        self.latest[name] = (step, rate, " · ".join(parts))
+        self.latest[name] = (step, " · ".join(parts))
         if self.bar is not None:
-            self.bar.update(self.bars[name], completed=step, detail=self.latest[name][2])
+            self.bar.update(self.bars[name], completed=step, detail=self.latest[name][1])
         elif now - self.last_line >= SECONDS_BETWEEN_LINES:
             self.last_line = now
-            for running, (_, _, detail) in self.latest.items():
+            for running, (_, detail) in self.latest.items():
                 self.say(f"{running}: {detail}")
-            self.say(self._overall(now))
+            self.say(self._overall())
 
     def _ended(self, name: str, event: str, data: Mapping[str, Any], now: float) -> None:
         self.done[name] = now
@@ -86,21 +87,12 @@ class JobsDisplay:
             self.bar.remove_task(self.bars.pop(name))
         self.say(f"{name}: {event}{': ' + data['error'] if 'error' in data else ''}")
 
-    def _overall(self, now: float) -> str:
+    def _overall(self) -> str:
         """What is done, and when all of it will be: runs that have not begun are taken to be like those that have."""
-        total = [steps for steps in self.totals.values() if steps]
-        rates = [rate for _, rate, _ in self.latest.values() if rate > 0]
         text = f"{len(self.done)} of {len(self.totals)} jobs done"
-        if not rates or not total:
+        rates = [rate for name in self.latest if (rate := self.rates[name].per_second)]
+        left = {name: steps for name, steps in self.totals.items() if steps and name not in self.done}
+        if not rates:
             return text
-        unfinished = {name: steps for name, steps in self.totals.items() if steps and name not in self.done}
-        left = sum(steps - self.latest.get(name, (0, 0.0, ""))[0] for name, steps in unfinished.items())
-        mean = sum(rates) / len(rates)
-        return f"{text} · ETA {duration(left / (mean * min(self.workers, max(1, len(total)))))}"
-
-
-def duration(seconds: float) -> str:
-    """For people: seconds, minutes or hours."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 2 * 3600 else f"{seconds / 3600:.1f} h"
+        steps = sum(steps - (self.latest[name][0] if name in self.latest else 0) for name, steps in left.items())
+        return f"{text} · ETA {duration(steps * len(rates) / (sum(rates) * min(self.workers, len(left))))}"

@@ -7,6 +7,8 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from recombine.report.rate import Rate, duration
+
 SECONDS_BETWEEN_LINES = 5.0
 
 
@@ -17,8 +19,7 @@ class ProgressDisplay:
         self.name, self.total, self.unit = name, total, unit
         self.console = Console(stderr=True, highlight=False)
         self.last_line = time.monotonic()
-        self.advanced = False
-        self.first = (first, self.last_line)
+        self.first, self.rate = first, Rate(first)
         self.bar: Progress | None = None
         self.bar_task = TaskID(0)
 
@@ -33,25 +34,21 @@ class ProgressDisplay:
                 console=self.console,
             )
             self.bar.start()
-            done, _ = self.first
-            self.bar_task = self.bar.add_task(self.name, total=self.total, completed=done, detail="compiling")
+            self.bar_task = self.bar.add_task(self.name, total=self.total, completed=self.first, detail="compiling")
         else:
-            self.console.print(f"{self.name}: {self.first[0]}/{self.total} {self.unit}, compiling", soft_wrap=True)
+            self.console.print(f"{self.name}: {self.first}/{self.total} {self.unit}, compiling", soft_wrap=True)
         return self
 
     def update(self, done: int, detail: str) -> None:
         now = time.monotonic()
-        if not self.advanced:  # up to the first step most of the time is compiling, which would spoil the rate
-            self.advanced = done > self.first[0]
-            self.first = (done, now)
-        since, started = self.first
-        rate = (done - since) / max(now - started, 1e-9)
-        text = f"{detail} · {rate:.1f} {self.unit}/s" if done > since else detail
+        self.rate.update(done, now)
+        rate = self.rate.per_second
+        text = f"{detail} · {rate:.1f} {self.unit}/s" if rate else detail
         if self.bar is not None:
             self.bar.update(self.bar_task, completed=done, detail=text)
         elif now - self.last_line >= SECONDS_BETWEEN_LINES or done == self.total:
             self.last_line = now
-            remaining = f" · ETA {(self.total - done) / rate:.0f} s" if done > since else ""
+            remaining = f" · ETA {duration((self.total - done) / rate)}" if rate else ""
             self.console.print(f"{self.name}: {done}/{self.total} {self.unit} · {text}{remaining}", soft_wrap=True)
 
     def __exit__(
