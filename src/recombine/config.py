@@ -173,7 +173,7 @@ class MeasureConfig:
     """How much is measured, and how often."""
 
     episodes: int = paper.EVAL_EPISODES  # per split
-    snapshots: int = 50  # evenly over the run, besides the one before the first step
+    snapshots: int = 40  # evenly over the run, besides the one before the first step
 
     def __post_init__(self) -> None:
         check_size("measure.episodes", self.episodes, least=2, most=LARGEST_COUNT)

@@ -29,7 +29,7 @@ def _changes(preset: Preset, kind: str) -> dict[str, Any]:
                 "task": {"input_dim": 8, "hidden_dim": 8, "episode_length": 16},
                 "model": {"embed_dim": 64 if kind == "transformer" else 32},
                 "optimizer": {"num_steps": 10_000},
-                "measure": {"episodes": 2_000, "snapshots": 40},
+                "measure": {"episodes": 1_600},
             }
         case "smoke":
             return {
