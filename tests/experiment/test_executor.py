@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from recombine.config_file import write_toml
-from recombine.experiment.executor.local import Job, run_jobs
+from recombine.experiment.executor.local import run_jobs
 from recombine.experiment.interrupt import StopRequest
+from recombine.experiment.job import Job
 from tests.reliability.small_run import small_config
 
 

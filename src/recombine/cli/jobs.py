@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from recombine.config import Config
-    from recombine.experiment.executor.local import Event, Job
     from recombine.experiment.interrupt import StopRequest
+    from recombine.experiment.job import Event, Job
 
 
 def work_off(

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from recombine.config import Config
 from recombine.config_file import config_as_dict, differences, write_toml
 from recombine.errors import InputError
-from recombine.experiment.executor.local import Job
+from recombine.experiment.job import Job
 from recombine.experiment.reference import REFERENCES_DIRECTORY, reference_path, stored_references
 from recombine.experiment.rundir import CONFIG, STATUS
 from recombine.experiment.scorecard import read_scorecard

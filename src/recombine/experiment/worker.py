@@ -11,16 +11,11 @@ import queue
 import signal
 import sys
 import threading
-import time
-from contextlib import closing
-from pathlib import Path
 from typing import IO, Any
 
-from recombine.errors import InputError
-from recombine.experiment.interrupt import Interrupted, StopRequest, run_interruptibly
+from recombine.experiment.interrupt import Interrupted, run_interruptibly
+from recombine.experiment.job import ERRORS, carry_out, failure
 from recombine.experiment.machine import prepare
-
-SECONDS_BETWEEN_EVENTS = 0.5
 
 events: IO[str] = sys.stdout
 
@@ -35,11 +30,11 @@ def main() -> int:
     while True:
         job = jobs.get()
         try:
-            run_interruptibly(lambda request, job=job: _work(job, request), lambda text: None)
+            run_interruptibly(lambda request, job=job: carry_out(job, request, _tell), lambda text: None)
         except Interrupted as interrupted:
             return 128 + interrupted.signum
-        except (InputError, OSError, ArithmeticError, MemoryError) as error:
-            _tell("failed", error=str(error) or type(error).__name__)
+        except ERRORS as error:
+            _tell("failed", **failure(error))
         else:
             _tell("done")
 
@@ -53,41 +48,6 @@ def _receive(jobs: "queue.Queue[dict[str, Any]]") -> None:
 def _tell(event: str, **data: Any) -> None:
     events.write(json.dumps({"event": event, **data}) + "\n")
     events.flush()
-
-
-def _work(job: dict[str, Any], request: StopRequest) -> None:
-    from recombine.config import Config
-    from recombine.config_file import override, parse_toml
-    from recombine.model.own import import_model
-
-    if job.get("own"):
-        import_model(job["own"])
-    config = override(Config(), parse_toml(job["config"], "job"))
-    path = Path(job["path"])
-    if job["kind"] == "references":
-        from recombine.experiment.reference import store_references
-
-        with request.may_leave(lambda: None):
-            store_references(path, config)
-        return
-    from recombine.experiment.run import RunOptions, run
-
-    told = 0.0
-    options = RunOptions(resume_anyway=job.get("resume_anyway", False))
-    with closing(run(config, path, options, request, lambda text: _tell("said", text=text))) as reports:
-        for report in reports:
-            if time.monotonic() - told >= SECONDS_BETWEEN_EVENTS:
-                told = time.monotonic()
-                _tell("progress", step=report.step, loss=report.loss, row=report.row)
-    if not request.requested():
-        from recombine.experiment.scorecard import store_scorecard
-        from recombine.experiment.selection import store_selection
-        from recombine.experiment.trained import load_trained
-
-        with request.may_leave(lambda: None):
-            trained = load_trained(path)
-            for kind in job.get("after", ()):
-                {"scorecard": store_scorecard, "selection": store_selection}[kind](path, trained)
 
 
 if __name__ == "__main__":

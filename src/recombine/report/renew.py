@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from recombine.experiment.executor.local import Event
+from recombine.experiment.job import Event
 from recombine.report.write import write_report
 
 SECONDS_BETWEEN = 60.0

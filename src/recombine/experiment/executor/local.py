@@ -6,29 +6,15 @@ import signal
 import subprocess
 import sys
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from recombine.experiment.interrupt import StopRequest
+from recombine.experiment.job import Event, Job
 
 SECONDS_TO_LEAVE = 30.0
-
-
-class Job(NamedTuple):
-    """What a worker is told to do (see `recombine.experiment.worker`), under a name for people."""
-
-    name: str
-    request: dict[str, Any]
-
-
-class Event(NamedTuple):
-    """What became of a job: `started`, `progress`, `said`, `done`, `failed` or `interrupted`."""
-
-    job: Job
-    kind: str
-    data: dict[str, Any]
 
 
 class _Worker:
@@ -90,12 +76,15 @@ class _Worker:
             self.process.terminate()
 
 
-def run_jobs(jobs: Sequence[Job], workers: int, request: StopRequest) -> Iterator[Event]:
-    """Carry the jobs out, in order, `workers` at a time. On a stop request every worker saves and leaves."""
+def run_jobs(jobs: Sequence[Job], workers: int, request: StopRequest, retries: int = 1) -> Iterator[Event]:
+    """Carry the jobs out, in order, `workers` at a time. On a stop request every worker saves and leaves.
+
+    A job that fails, or whose worker is killed, is tried again `retries` times, unless it would only fail again.
+    """
     waiting, events = deque(jobs), queue.Queue[tuple[_Worker, str, dict[str, Any]]]()
     idle: list[_Worker] = []
     busy: list[_Worker] = []
-    again: list[Job] = []
+    tried: Counter[str] = Counter()
     stopping = False
     try:
         while waiting or busy:
@@ -117,17 +106,18 @@ def run_jobs(jobs: Sequence[Job], workers: int, request: StopRequest) -> Iterato
             if worker not in busy or worker.job is None:  # one that had nothing to do has left
                 idle = [other for other in idle if other is not worker]
                 continue
+            job = worker.job
             if kind in ("done", "failed", "interrupted"):
                 busy.remove(worker)
-                ended = data.pop("ended", False) or kind == "interrupted"
-                if not ended:
+                if not data.pop("ended", kind == "interrupted"):
                     idle.append(worker)
-                elif worker.job not in again and not stopping:  # killed from outside: what it saved is there
-                    again.append(worker.job)
-                    waiting.appendleft(worker.job)
-                    yield Event(worker.job, "said", {"text": f"{data.get('error', 'the worker was ended')} once more"})
+                tried[job.name] += 1
+                hopeless = kind == "done" or stopping or data.pop("hopeless", False)
+                if tried[job.name] <= retries and not hopeless:
+                    waiting.appendleft(job)  # what it saved is there
+                    yield Event(job, "said", {"text": f"{data.get('error', 'the worker was ended')}; once more"})
                     continue
-            yield Event(worker.job, kind, data)
+            yield Event(job, kind, data)
     finally:  # an error here, or a reader who left: nothing goes on unseen
         for worker in (*busy, *idle):
             worker.end()
