@@ -45,7 +45,7 @@ def test_the_tree() -> None:
 def test_the_python_runs(capsys: pytest.CaptureFixture[str]) -> None:
     (code,) = blocks("python")
     exec(compile(code, "README.md", "exec"), {})
-    assert re.search(r"latents \(1000, 8\) R² untrained -?\d", capsys.readouterr().out)
+    assert re.search(r"latents \(200, 8\) R² untrained -?\d", capsys.readouterr().out)
 
 
 def test_the_commands_parse() -> None:

@@ -14,6 +14,7 @@ from recombine.task.support import Support, paper_support
 from recombine.task.support_spec import parse_support
 
 ModelKind = Literal["transformer", "hypertransformer"]
+SHIPPED = ("recombine.model.bottleneck:Bottleneck",)  # a class of ours, to be had without the command naming it
 RESERVED = ("transformer", "hypertransformer", "informed")  # the labels of our own: a report tells models by them
 
 

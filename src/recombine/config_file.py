@@ -9,7 +9,6 @@ from typing import Any, cast, get_args, get_type_hints
 
 import tomli_w
 
-from recombine.checks import check_choice
 from recombine.config import MODEL_CONFIGS, Config, ModelConfig, ModelKind, OwnModelConfig
 from recombine.errors import InputError, suggestion
 from recombine.task.support import Support
@@ -32,7 +31,9 @@ def default_model(kind: Any) -> ModelConfig:
     """One of the paper's two, with Table 3's sizes; or the user's own."""
     if isinstance(kind, str) and ":" in kind:
         return OwnModelConfig(kind)
-    check_choice("model.kind", kind, *MODEL_CONFIGS)
+    if kind not in MODEL_CONFIGS:
+        hint = suggestion(kind, list(MODEL_CONFIGS)) if isinstance(kind, str) else ""
+        raise InputError("model.kind", kind, f"one of {', '.join(MODEL_CONFIGS)}, or package.module:Class{hint}")
     return MODEL_CONFIGS[cast(ModelKind, kind)]()
 
 

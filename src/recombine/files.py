@@ -32,8 +32,12 @@ def check_output(field: str, path: Path, suffixes: tuple[str, ...]) -> None:
         raise InputError(field, str(path), "is a directory; name a file")
     if not path.parent.is_dir():
         raise InputError(field, str(path), f"there is no directory {str(path.parent)!r}")
-    if not os.access(path.parent, os.W_OK):
-        raise InputError(field, str(path), f"the directory {str(path.parent)!r} cannot be written to")
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".recombine-"):
+            pass  # os.access says yes to root, and of /proc
+    except OSError as error:
+        wanted = f"the directory {str(path.parent)!r} cannot be written to ({error.strerror})"
+        raise InputError(field, str(path), wanted) from error
 
 
 def check_name(field: str, path: Path) -> None:
@@ -52,7 +56,7 @@ def replacing(field: str, path: Path) -> Iterator[Path]:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=".recombine-", suffix=path.suffix)
         os.close(handle)
     except OSError as error:
-        raise InputError(field, str(path), f"cannot be written ({error})") from error
+        raise InputError(field, str(path), f"cannot be written ({error.strerror})") from error
     temporary = Path(name)
     try:
         yield temporary
@@ -161,6 +165,14 @@ def make_directories(path: Path) -> None:
     with suppress(FileExistsError):  # another process was faster
         os.mkdir(path)
     sync_directory(path.parent)
+
+
+def make_output_directory(field: str, path: Path) -> None:
+    """The directory, or a line that says why it cannot be."""
+    try:
+        make_directories(path)
+    except OSError as error:
+        raise InputError(field, str(path), f"cannot be made ({error.strerror})") from error
 
 
 def rename(path: Path, to: Path) -> None:

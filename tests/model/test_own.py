@@ -118,6 +118,21 @@ class ExecuteTakesOne(WrongExecute):
         return z
 
 
+class NoGradient(Mean):
+    def __call__(self, context_x, context_y, query_x):
+        return Output(jax.lax.stop_gradient(self.scale) * context_y.mean(), Trace())
+
+
+class NotFinite(Mean):
+    def __call__(self, context_x, context_y, query_x):
+        return Output(self.scale * jnp.nan, Trace())
+
+
+class Leaves(Mean):
+    def __init__(self, config, *, key):
+        raise SystemExit(0)
+
+
 class Plain:
     def __init__(self, config, *, key):
         pass
@@ -151,6 +166,9 @@ def own_config(kind: str, **options) -> Config:
         ("NoParameters", "has no parameters"),
         ("Half", "bfloat16, not float32"),
         ("Plain", "not an equinox.Module"),
+        ("NoGradient", "every gradient is 0"),
+        ("NotFinite", "predicts nan before it is trained"),
+        ("Leaves", "cannot be built (SystemExit: 0, my_models.py line"),
         ("Looks", "cannot be built (TracerBoolConversionError"),
         ("Integer", "cannot be differentiated (TypeError"),
         ("WrongLatent", "its trace.latent has shape (); it must be (latent,)"),
@@ -175,11 +193,13 @@ def test_a_wrong_signature_is_one_clear_line(models: str, name: str, complaint: 
         ("my_models:NoSuch", "cannot be imported (AttributeError"),
         ("my_models:number", "is not a class"),
         ("my models:Mean", "package.module:Class"),
-        ("broken:Model", "cannot be imported (ZeroDivisionError"),
+        ("broken:Model", "cannot be imported (ZeroDivisionError: division by zero, broken.py line 1)"),
+        ("leaving:Model", "cannot be imported (SystemExit: 0"),
     ],
 )
 def test_what_cannot_be_imported(models: str, kind: str, complaint: str) -> None:
     Path("broken.py").write_text("1 / 0")
+    Path("leaving.py").write_text("raise SystemExit(0)")
     with pytest.raises(InputError) as caught:
         import_model(kind)
     assert complaint in str(caught.value)

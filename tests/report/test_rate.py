@@ -46,4 +46,17 @@ def test_many_jobs_as_plain_lines(capsys: pytest.CaptureFixture[str], monkeypatc
     assert "references: done" in lines
     assert "a: 111/1,000 · loss 0.2500 · R² ood 0.500 · 10.0 steps/s · ETA 89 s" in lines
     # b's last report has not come yet: 889 + 989 + 1,000 steps are left, at 20 a second
-    assert lines[-1] == "1 of 4 jobs done · ETA 2 min"
+    assert lines[-1] == "1 of 4 jobs done, 2 running, 1 waiting · 20 steps/s · ETA 2 min"
+
+
+def test_failures_and_the_best_so_far(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "SECONDS_BETWEEN_LINES", 0.0)
+    with JobsDisplay(dict.fromkeys("abcd", 10), workers=1) as display:
+        for name, r2 in (("a", 0.5), ("b", 0.7), ("c", 0.6)):
+            display.update(name, "started", {})
+            display.update(name, "progress", {"step": 10, "loss": 0.1, "row": {"step": 10, "ood": {"r2": r2}}})
+            display.update(name, "done", {})
+        display.update("d", "started", {})
+        display.update("d", "failed", {"error": "no space left"})
+    assert "d: failed: no space left" in capsys.readouterr().err
+    assert display._overall() == "3 of 4 jobs done, 0 running, 0 waiting · 1 failed · best R² ood 0.700 (b)"

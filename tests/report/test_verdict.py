@@ -113,6 +113,21 @@ def test_what_is_missing_is_named() -> None:
     assert "no finished run of the transformer on connected+" in judge(Study(tuple(unfinished)))[1].note
 
 
+def test_runs_that_only_show_that_everything_runs_judge_nothing() -> None:
+    study = whole_study(seeds=3)
+    steps = {"num_steps": 40}
+    short = [
+        dataclasses.replace(
+            run, config=run.config | {"optimizer": steps}, rows=(*run.rows[:-1], run.rows[-1] | {"step": 40})
+        )
+        for run in study.runs
+    ]
+    verdicts = judge(Study(tuple(short)))
+    assert [verdict.state for verdict in verdicts] == ["not enough data"] * 6 + ["holds"]
+    assert "too short to judge by" in verdicts[0].note
+    assert verdicts[0].parts[0].mean is not None, "what was measured is shown all the same"
+
+
 def test_seeds_are_paired() -> None:
     """A seed that lacks one of the two models does not count where they are compared."""
     study = whole_study(seeds=3)

@@ -4,10 +4,10 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from recombine.checks import check_choice, check_size
+from recombine.cli.arguments import OptionalInt, OptionalPath
 from recombine.cli.printing import note, print_json
 from recombine.config import MODEL_CONFIGS, Config, ModelKind
 from recombine.config_file import override
@@ -40,17 +40,17 @@ class Bench:
     """Steps in a turn."""
     repeats: int = 5
     """Turns of each contender."""
-    threads: int | None = None
+    threads: OptionalInt = None
     """Threads of each contender in all; all cores where it is not given."""
     scaling: bool = False
     """Also measure how the cost of the fast path grows with N, with d and with the layers."""
-    figure: Path | None = None
+    figure: OptionalPath = None
     """Draw the scaling to this PNG or SVG file."""
     cold_start: bool = False
     """Also time processes from their start to their first step, with an empty and with a filled compilation cache."""
     json: bool = False
     """Print JSON."""
-    out: Path | None = None
+    out: OptionalPath = None
     """Write the JSON to this file as well."""
 
     def run(self) -> None:

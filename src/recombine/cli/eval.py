@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from recombine.cli.arguments import OptionalInt
 from recombine.cli.printing import note, print_json
 from recombine.errors import InputError
 
@@ -22,7 +23,7 @@ class Eval:
     """Run directories."""
     model: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
     """package.module:Class, for runs of a model of your own."""
-    threads: int | None = None
+    threads: OptionalInt = None
     """Threads; all cores where it is not given."""
     json: bool = False
     """Print JSON."""
@@ -34,6 +35,12 @@ class Eval:
         from recombine.experiment.rundir import CONFIG
 
         for path in self.runs:
+            if not path.exists():
+                raise InputError("runs", str(path), "no such directory")
+            if inside := sorted(run.parent.name for run in path.glob(f"*/{CONFIG}")):
+                raise InputError(
+                    "runs", str(path), f"a directory of runs; name some of them: {', '.join(inside[:4])} …"
+                )
             if not (path / CONFIG).is_file():
                 raise InputError("runs", str(path), f"not a run directory: it has no {CONFIG}")
         prepare(self.threads)

@@ -15,6 +15,7 @@ def work_off(
     workers: int,
     request: "StopRequest",
     watch: "Callable[[Event], None]" = lambda event: None,
+    retries: int = 1,
 ) -> dict[str, str]:
     """Carry the jobs out; the errors of those that failed. Whatever `watch` raises ends no training."""
     from recombine.experiment.executor.local import run_jobs
@@ -23,7 +24,7 @@ def work_off(
     failed: dict[str, str] = {}
     totals = {job.name: wanted[job.name].optimizer.num_steps if job.name in wanted else None for job in jobs}
     with JobsDisplay(totals, workers) as display:
-        for event in run_jobs(jobs, workers, request):
+        for event in run_jobs(jobs, workers, request, retries):
             display.update(event.job.name, event.kind, event.data)
             if event.kind == "failed":
                 failed[event.job.name] = event.data["error"]

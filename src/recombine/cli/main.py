@@ -23,6 +23,10 @@ from recombine.cli.train import Train
 from recombine.errors import Failed, InputError
 from recombine.experiment.interrupt import Interrupted
 
+# tyro on what is neither an integer nor left out; an argument that is a path or a word takes anything
+OPTIONAL = r"Error parsing (\S+): no type matching .*? could be instantiated from \[(.*?)\].*"
+SEVERAL = r"Error parsing (\S+): Could not find valid parse for arguments: \[(.*?)\].*"
+
 
 class UsageError(Exception):
     """The arguments do not parse."""
@@ -76,6 +80,8 @@ def parse(arguments: list[str]) -> Reproduce | Train | Eval | Report | Task | Co
     markers = (tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
     description = "Can an in-context learner recombine what it knows? (--version prints the version.)"
     complaint = io.StringIO()
+    if arguments[:1] == ["sweep"] and arguments[1:2] not in (["run"], ["results"], ["--help"], ["-h"]):
+        arguments = ["sweep", "run", *arguments[1:]]
     try:
         with contextlib.redirect_stderr(complaint):
             return tyro.cli(Command, prog="recombine", description=description, args=arguments, config=markers)  # pyright: ignore
@@ -93,4 +99,6 @@ def _one_line(box: str) -> str:
     lines = [re.sub(r"^[│╭╰]\s?|\s*[│╮╯]$", "", line).strip() for line in box.splitlines()[1:-1]]
     parts = [" ".join(part.split()) for part in re.split(r"─{3,}", " ".join(lines))]
     said = [part for part in parts if part and not part.startswith(("For full helptext", "Argument helptext"))]
+    said = [re.sub(OPTIONAL, r"\1 = \2: an integer", part) for part in said]
+    said = [re.sub(SEVERAL, r"\1 = \2: integers", part) for part in said]
     return f"{'; '.join(said)} (see recombine --help)"

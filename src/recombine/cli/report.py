@@ -5,6 +5,7 @@ from pathlib import Path
 
 import tyro
 
+from recombine.cli.arguments import OptionalPath
 from recombine.cli.printing import print_json, print_line
 
 
@@ -14,7 +15,7 @@ class Report:
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
     """Run directories, or directories of them."""
-    out: Path | None = None
+    out: OptionalPath = None
     """Where to write; a directory `report` in the first of the directories where it is not given."""
     json: bool = False
     """Print the verdicts as JSON."""
@@ -26,7 +27,9 @@ class Report:
             raise InputError("runs", "", "name at least one run directory, or a directory of them")
         for path in self.runs:
             if not path.is_dir():
-                raise InputError("runs", str(path), "no such directory")
+                raise InputError(
+                    "runs", str(path), "is a file; name a directory" if path.exists() else "no such directory"
+                )
         out = self.out or self.runs[0] / "report"
         if out.exists() and not out.is_dir():
             raise InputError("out", str(out), "is a file; name a directory")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from recombine.checks import check_seed, check_size
+from recombine.cli.arguments import OptionalInt, OptionalPath
 from recombine.cli.jobs import work_off
 from recombine.cli.printing import note, print_json, print_line
 from recombine.config_file import read_toml
@@ -15,6 +16,7 @@ from recombine.errors import Failed, InputError
 from recombine.preset import Preset
 
 if TYPE_CHECKING:
+    from recombine.config import Config
     from recombine.experiment.catalog import Entry
     from recombine.experiment.interrupt import StopRequest
 
@@ -27,17 +29,17 @@ class Reproduce:
 
     preset: Preset = "quick"
     """paper: the paper's settings, days. quick: smaller tasks and models, minutes. smoke: to see that it runs."""
-    config: Path | None = None
+    config: OptionalPath = None
     """A TOML file of changes to the preset."""
     model: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
     """package.module:Class: a model of your own, beside the paper's two."""
     seed: int = 0
     """The first seed. A seed draws the teacher, the initial parameters and the data."""
-    seeds: int | None = None
+    seeds: OptionalInt = None
     """How many seeds: 1, and 3 for the paper preset, where it is not given."""
-    out: Path | None = None
+    out: OptionalPath = None
     """The directory of the runs and the report; runs/reproduce-PRESET where it is not given."""
-    workers: int | None = None
+    workers: OptionalInt = None
     """Runs at a time, each in a single-threaded process; one per core where it is not given."""
     dry_run: bool = False
     """List the runs and how long each would take on this machine."""
@@ -66,9 +68,17 @@ class Reproduce:
             self._estimate(entries, out, workers)
             return
         from recombine.experiment.interrupt import run_interruptibly
+        from recombine.experiment.plan import check_same
+        from recombine.files import make_output_directory
+        from recombine.report.collect import check_belongs
 
+        wanted = {entry.name: entry.config for entry in entries}
+        if not self.resume_anyway:
+            check_same(wanted, out)
+        check_belongs(out, wanted)
+        make_output_directory("out", out)
         note(f"{len(entries)} runs, {workers} at a time, in {out}; the report: {out / 'report' / 'index.html'}")
-        failed = run_interruptibly(lambda request: self._train(entries, out, workers, request), note)
+        failed = run_interruptibly(lambda request: self._train(wanted, out, workers, request), note)
         self._finish(out, failed)
 
     def _entries(self) -> "list[Entry]":
@@ -90,16 +100,11 @@ class Reproduce:
             note(f"support {entries[0].config.task.support.name} holds nothing out: there will be no ood score")
         return entries
 
-    def _train(self, entries: "Sequence[Entry]", out: Path, workers: int, request: "StopRequest") -> dict[str, str]:
+    def _train(self, wanted: "dict[str, Config]", out: Path, workers: int, request: "StopRequest") -> dict[str, str]:
         """Carry out what is missing; the errors of the runs that failed."""
-        from recombine.experiment.plan import check_same, jobs_to_do
-        from recombine.report.collect import check_belongs
+        from recombine.experiment.plan import jobs_to_do
         from recombine.report.renew import ReportRenewal
 
-        wanted = {entry.name: entry.config for entry in entries}
-        if not self.resume_anyway:
-            check_same(wanted, out)
-        check_belongs(out, wanted)
         jobs = jobs_to_do(wanted, out, ["scorecard"], self.resume_anyway)
         renewal = ReportRenewal([out], out / "report")
         return work_off(jobs, wanted, workers, request, renewal.watch)

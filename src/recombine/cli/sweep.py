@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from recombine.checks import check_seed, check_size
+from recombine.cli.arguments import OptionalInt, OptionalPath
 from recombine.cli.jobs import work_off
 from recombine.cli.printing import note, print_json, print_line
+from recombine.config import SHIPPED
 from recombine.errors import Failed, InputError
 from recombine.experiment.grid import NAMED, read_grid, sweep_runs
 from recombine.preset import Preset
@@ -20,24 +22,28 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Sweep:
-    """Every configuration of a grid, each with every seed. Rerun it, and it goes on."""
+class Run:
+    """Every configuration of a grid, each with every seed. Rerun it, and it goes on. (`run` can be left out.)"""
 
     grid: Annotated[str | None, tyro.conf.arg(metavar="GRID")] = None
     """paper-transformer or paper-hypertransformer (Table 3), or a TOML file with a table [grid]."""
+    model: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
+    """package.module:Class: a model of your own, where the grid's model.kind names it."""
     preset: Preset = "quick"
     """What the grid's fields are changes to."""
     seed: int = 0
     """The first seed."""
     seeds: int = 3
     """How many seeds of each configuration."""
-    sample: int | None = None
+    sample: OptionalInt = None
     """Only so many configurations, drawn at random, the same ones every time."""
-    max_runs: int | None = None
+    max_runs: OptionalInt = None
     """Only the first so many runs."""
-    out: Path | None = None
+    retries: int = 2
+    """How often a run that failed, or whose worker was killed, is tried again."""
+    out: OptionalPath = None
     """The directory of the runs; runs/sweep-GRID-PRESET where it is not given."""
-    workers: int | None = None
+    workers: OptionalInt = None
     """Runs at a time, each in a single-threaded process; one per core where it is not given."""
     dry_run: bool = False
     """List the runs, the steps and the time they would take on this machine."""
@@ -52,10 +58,17 @@ class Sweep:
 
         runs = self._runs()
         prepare(1 if self.dry_run else None)
+        if self.model:
+            from recombine.model.own import check_own, import_model
+
+            import_model(self.model)
+            for config in [run.config for run in runs if run.config.model.kind == self.model][:1]:
+                check_own(config)
         assert self.grid is not None
         out = self.out or Path("runs") / f"sweep-{Path(self.grid).stem}-{self.preset}"
         if self.workers is not None:
             check_size("workers", self.workers, most=4096)
+        check_size("retries", self.retries, least=0, most=1000)
         for run in runs:
             check_run_path(out / run.name)
         workers = self.workers or available_cores()
@@ -64,10 +77,15 @@ class Sweep:
             self._estimate(wanted, out, workers)
             return
         from recombine.experiment.interrupt import run_interruptibly
+        from recombine.experiment.plan import check_same
+        from recombine.files import make_output_directory
 
+        if not self.resume_anyway:
+            check_same(wanted, out)
+        make_output_directory("out", out)
         note(f"{len(runs)} runs, {workers} at a time, in {out}")
-        failed = run_interruptibly(lambda request: self._train(wanted, out, workers, request), note)
-        self._finish(wanted, out, failed)
+        failed = run_interruptibly(lambda request: self._train(runs, out, workers, request), note)
+        self._finish(out, failed)
 
     def _runs(self) -> "list[SweepRun]":
         if self.grid is None:
@@ -80,26 +98,28 @@ class Sweep:
         if self.sample is not None and self.max_runs is not None:
             raise InputError("max_runs", self.max_runs, "with --sample there is no need of it; leave one of them out")
         runs = sweep_runs(read_grid(self.grid), self.preset, range(self.seed, self.seed + self.seeds), self.sample)
+        for kind in {run.config.model.kind for run in runs if ":" in run.config.model.kind} - {self.model, *SHIPPED}:
+            raise InputError("model.kind", kind, f"a class is imported only where the command names it: --model {kind}")
         return runs[: self.max_runs]
 
-    def _train(self, wanted: "dict[str, Config]", out: Path, workers: int, request: "StopRequest") -> dict[str, str]:
-        from recombine.experiment.plan import check_same, jobs_to_do
+    def _train(self, runs: "list[SweepRun]", out: Path, workers: int, request: "StopRequest") -> dict[str, str]:
+        from recombine.experiment.plan import jobs_to_do
+        from recombine.experiment.sweep import write_list
 
-        if not self.resume_anyway:
-            check_same(wanted, out)
+        wanted = {run.name: run.config for run in runs}
+        write_list(out, runs)
         jobs = jobs_to_do(wanted, out, ["selection"], self.resume_anyway)
-        return work_off(jobs, wanted, workers, request)
+        return work_off(jobs, wanted, workers, request, retries=self.retries)
 
-    def _finish(self, wanted: "dict[str, Config]", out: Path, failed: dict[str, str]) -> None:
-        from recombine.experiment.plan import is_done
-
-        done = sum(is_done(out / name) for name in wanted)
+    def _finish(self, out: Path, failed: dict[str, str]) -> None:
+        for name, error in failed.items():
+            note(f"{name} failed: {error}")
         if self.json:
-            print_json({"out": str(out), "runs": len(wanted), "done": done, "failed": failed})
+            print_json({"out": str(out), "failed": failed})
         else:
-            print_line(f"{done} of {len(wanted)} runs done, in {out}")
+            print_line(f"the runs: {out}; what came out: recombine sweep results {out}")
         if failed:
-            raise Failed(f"{len(failed)} failed: " + "; ".join(f"{name}: {error}" for name, error in failed.items()))
+            raise Failed(f"{len(failed)} of the runs failed: {', '.join(failed)}")
 
     def _estimate(self, wanted: "dict[str, Config]", out: Path, workers: int) -> None:
         from recombine.experiment.estimate import seconds_per_run
@@ -117,3 +137,71 @@ class Sweep:
             print_line(f"{name}  {duration(seconds[name]) if name in seconds else 'done'}")
         what = f"{len(wanted)} runs, {len(left)} to do, {steps:,} steps, {workers} at a time"
         print_line(f"{what}: about {duration(total)} on this machine")
+
+
+@dataclass(frozen=True)
+class Results:
+    """The best configurations of a sweep, what each field matters, and a page of both."""
+
+    directory: tyro.conf.Positional[Path]
+    """The sweep's directory."""
+    top: int = 10
+    """How many configurations to show."""
+    sql: Annotated[str | None, tyro.conf.arg(metavar="QUERY")] = None
+    """A query of your own over the table `runs`, such as "SELECT avg(ood) FROM runs"."""
+    json: bool = False
+    """Print JSON."""
+
+    def run(self) -> None:
+        from recombine.experiment.sweep import LIST
+
+        check_size("top", self.top, most=10**6)
+        if not (self.directory / LIST).is_file():
+            raise InputError("directory", str(self.directory), f"not a sweep's: it has no {LIST}")
+        if self.sql is not None:
+            self._query(self.sql)
+            return
+        from recombine.report.sweep_results import sweep_results
+        from recombine.report.sweep_tables import print_results, results_as_dict
+
+        results = sweep_results(self.directory)
+        if self.json:
+            print_json(results_as_dict(results, self.top))
+            return
+        print_results(results, self.top)
+        if results.ranked:
+            from recombine.report.sweep_page import write_sweep_report
+
+            print_line(f"the page: {write_sweep_report(results, self.directory / 'report')}")
+
+    def _query(self, sql: str) -> None:
+        from recombine.report.sweep_results import sweep_table
+
+        connection, _ = sweep_table(self.directory)
+        import duckdb
+
+        try:
+            cursor = connection.execute(sql)
+            names = [column[0] for column in cursor.description or ()]
+            rows = cursor.fetchall()
+        except duckdb.Error as error:
+            raise InputError("sql", sql, " ".join(str(error).split())) from error
+        if self.json:
+            print_json([dict(zip(names, row, strict=True)) for row in rows])
+            return
+        from recombine.report.sweep_tables import print_rows
+
+        print_rows(names, rows)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A grid of configurations: run it, and see what came out."""
+
+    command: Annotated[
+        Annotated[Run, tyro.conf.subcommand("run")] | Annotated[Results, tyro.conf.subcommand("results")],
+        tyro.conf.arg(name=""),
+    ]
+
+    def run(self) -> None:
+        self.command.run()

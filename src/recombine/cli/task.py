@@ -8,6 +8,7 @@ import tyro
 
 from recombine import paper
 from recombine.checks import LARGEST_COUNT, check_seed, check_size
+from recombine.cli.arguments import OptionalPath
 from recombine.cli.printing import note, print_json, print_line
 from recombine.files import check_output
 from recombine.task.names import Split
@@ -22,7 +23,7 @@ class Show:
     """connected, disconnected, connected+, K-hot, K-hot:M, masks such as 110,011, or a file of masks."""
     held_out: Annotated[str | None, tyro.conf.arg(metavar="MASKS")] = None
     """Masks to hold out, instead of all others with as many active modules."""
-    figure: Path | None = None
+    figure: OptionalPath = None
     """Draw the graph of the modules to this PNG or SVG file."""
     json: bool = False
     """Print JSON, which --support reads back from a file."""

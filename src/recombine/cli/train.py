@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from recombine.cli.arguments import OptionalInt, OptionalPath
 from recombine.cli.printing import note, print_json, print_line
 from recombine.config import Config, OwnModelConfig
 from recombine.config_file import config_as_dict, override, parse_changes, read_toml
@@ -26,19 +27,19 @@ class Train:
     """transformer, hypertransformer, or package.module:Class of your own; the configuration's, or the transformer."""
     preset: Preset = "quick"
     """paper: the paper's settings, hours. quick: smaller tasks and models, minutes. smoke: to see that it runs."""
-    config: Path | None = None
+    config: OptionalPath = None
     """A TOML file of changes to the preset."""
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FIELD=VALUE ...")] = ()
     """Single changes, such as model.num_layers=3 task.support=connected."""
-    seed: int | None = None
+    seed: OptionalInt = None
     """Draws the teacher, the initial parameters and the data; the configuration's (0) where it is not given."""
-    out: Path | None = None
+    out: OptionalPath = None
     """The run directory; runs/PRESET-MODEL-seedSEED where it is not given."""
-    stop_at: int | None = None
+    stop_at: OptionalInt = None
     """Stop after this step, to go on later."""
     save_every: float = 60.0
     """Seconds between checkpoints."""
-    threads: int | None = None
+    threads: OptionalInt = None
     """Threads for one run; all cores where it is not given. Part of what the bits of a run depend on."""
     devices: int = 1
     """Share each batch among so many JAX devices. CPU cores are made into devices where there is no accelerator."""
@@ -78,6 +79,8 @@ class Train:
         config = preset_config(self.preset, kind)
         for table in tables:
             config = override(config, table)
+        if self.seed is not None and "seed" in tables[1]:
+            raise InputError("seed", self.seed, f"--set says {tables[1]['seed']}; leave one of them out")
         return config if self.seed is None else replace(config, seed=self.seed)
 
     def _print(self, config: Config, out: Path, last: "Progress") -> None:
@@ -89,7 +92,9 @@ class Train:
         from recombine.report.tables import print_scores
 
         num_steps = config.optimizer.num_steps
-        print_scores(f"{out}: step {last.step} of {num_steps}", {config.model.label: last.row}, {})
+        measured = last.row.get("step", 0)
+        when = "" if measured == last.step else f" (measured at step {measured})"
+        print_scores(f"{out}: step {last.step} of {num_steps}{when}", {config.model.label: last.row}, {})
         if last.step < num_steps:
             print_line("stopped; the same command without --stop-at goes on")
 
@@ -101,6 +106,9 @@ def carry_out(config: Config, out: Path, options: "RunOptions", request: "StopRe
 
     with closing(run(config, out, options, request, note)) as reports:
         last = next(reports)  # a run that cannot go on says so before there is any progress to show
+        if last.step >= config.optimizer.num_steps or last.step >= (options.stop_at or last.step + 1):
+            note(f"{out} is at step {last.step} already")
+            return list(reports)[-1]  # what is left to do is to measure, at most
         with ProgressDisplay(config.model.label, config.optimizer.num_steps, first=last.step) as display:
             for last in reports:
                 display.update(last.step, _detail(last))

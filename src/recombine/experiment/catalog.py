@@ -6,10 +6,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from recombine import paper
-from recombine.config import MODEL_CONFIGS, Config, OwnModelConfig
+from recombine.config import MODEL_CONFIGS, SHIPPED, Config, OwnModelConfig
 from recombine.config_file import override
 from recombine.errors import InputError
-from recombine.model.own import SHIPPED
 from recombine.preset import Preset, preset_config
 
 (BOTTLENECK,) = SHIPPED

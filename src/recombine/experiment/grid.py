@@ -123,7 +123,7 @@ def _fields(table: str, given: Any) -> dict[str, list[Any]]:
     found = dict(_flat(given))
     for name, values in found.items():
         if not isinstance(values, list) or not values:
-            raise InputError(f"{table}.{name}", values, "a list of values")
+            raise InputError(f"{table}.{name}", values, "a list of values, at least one")
         if len({repr(value) for value in values}) < len(values):
             raise InputError(f"{table}.{name}", values, "names a value twice")
         if name == "seed":
@@ -182,10 +182,9 @@ def _config(grid: Grid, preset: Preset, point: Point) -> Config:
     try:
         return override(override(preset_config(preset, kind), grid.changes), nested)
     except InputError as error:
+        advice = "" if "no such field" in error.expected else "; [[exclude]] it?"
         where = ", ".join(f"{name} = {value}" for name, value in point.items())
-        raise InputError(
-            error.field, error.value, f"{error.expected} (in the grid: {where}; [[exclude]] it?)"
-        ) from None
+        raise InputError(error.field, error.value, f"{error.expected} (in the grid: {where}{advice})") from None
 
 
 def _name(config: Config, point: Point, shown: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""A job: one run, or the references of one seed and support; and how it is carried out, wherever that is."""
+"""A job, one run or the references of some; and how it is carried out, wherever that is."""
 
 import time
 from collections.abc import Callable

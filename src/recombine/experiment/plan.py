@@ -12,7 +12,7 @@ from recombine.experiment.job import Job
 from recombine.experiment.reference import REFERENCES_DIRECTORY, reference_path, stored_references
 from recombine.experiment.rundir import CONFIG, STATUS
 from recombine.experiment.scorecard import read_scorecard
-from recombine.experiment.selection import read_selection
+from recombine.experiment.sweep import read_selection
 from recombine.experiment.trained import own_model, run_config
 
 After = Literal["scorecard", "selection"]

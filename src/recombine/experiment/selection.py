@@ -10,8 +10,10 @@ from typing import Any
 
 from recombine.config import Config
 from recombine.experiment.evaluate import evaluation_splits, finite, read_episodes
+from recombine.experiment.rundir import METRICS
+from recombine.experiment.sweep import SELECTION, SELECTION_FORMAT, read_selection
 from recombine.experiment.trained import Trained
-from recombine.files import NotAFile, read_file, replace_file
+from recombine.files import read_file, replace_file
 from recombine.measure.r2 import score
 from recombine.model.build import Model
 from recombine.stream import Stream
@@ -19,8 +21,6 @@ from recombine.task.names import Split
 from recombine.task.split import sample_masks
 from recombine.train.step import config_teacher
 
-SELECTION = "selection.json"
-FORMAT = 1
 SPLITS: tuple[Split, ...] = ("in_dist", "ood")
 
 
@@ -37,19 +37,23 @@ def selection_scores(config: Config, model: Model) -> dict[str, dict[str, Any]]:
     return found
 
 
-def read_selection(run: Path) -> dict[str, Any] | None:
-    """A run's selection scores, or None where there are none (yet, or of this format)."""
-    try:
-        stored = json.loads(read_file(run / SELECTION, 1 << 16))
-    except (NotAFile, ValueError):
-        return None
-    return stored if isinstance(stored, dict) and stored.get("format") == FORMAT else None
-
-
 def store_selection(run: Path, trained: Trained) -> None:
     """Measured on the newest checkpoint, unless they are there."""
     stored = read_selection(run)
     if stored is None or stored.get("step") != trained.step:
-        scores = selection_scores(trained.config, trained.model)
-        text = json.dumps({"format": FORMAT, "step": trained.step, **scores}, indent=1, allow_nan=False)
+        found = {
+            "format": SELECTION_FORMAT,
+            "step": trained.step,
+            "select": selection_scores(trained.config, trained.model),
+        }
+        text = json.dumps(found | {"report": _reported(run, trained.step)}, indent=1, allow_nan=False)
         replace_file(run / SELECTION, f"{text}\n".encode())
+
+
+def _reported(run: Path, step: int) -> dict[str, Any]:
+    """The scores of the same splits in the last row of metrics, so that nothing else need be read."""
+    *_, last = read_file(run / METRICS).splitlines()
+    row = json.loads(last)
+    if row["step"] != step:
+        return {}
+    return {split: {k: v for k, v in row[split].items() if k != "masks"} for split in SPLITS if split in row}

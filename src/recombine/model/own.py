@@ -7,6 +7,7 @@ a configuration in a run directory that names a class is refused until it does.
 import importlib
 import inspect
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from recombine.config import Config, OwnModelConfig
+from recombine.config import SHIPPED, Config, OwnModelConfig
 from recombine.errors import InputError
 from recombine.model.fast import fast_read
 from recombine.model.output import Output, Trace
 from recombine.model.trunk import TrunkModel
-
-SHIPPED = ("recombine.model.bottleneck:Bottleneck",)  # ours: to be had without being named
 
 _imported: dict[str, Callable[..., Any]] = {}
 
@@ -36,8 +35,9 @@ def import_model(kind: str) -> OwnModelConfig:
         sys.path.insert(0, here)
     try:
         found = getattr(importlib.import_module(module_name), class_name)
-    except Exception as error:  # whatever the user's module raises, it is theirs to mend
-        raise InputError("model", kind, f"cannot be imported ({type(error).__name__}: {error})") from error
+    except (Exception, SystemExit) as error:  # whatever the user's module raises, it is theirs to mend
+        hint = "; without .py" if module_name.endswith(".py") else ""
+        raise InputError("model", kind, f"cannot be imported ({_short(error)}){hint}") from error
     if not callable(found):
         raise InputError("model", kind, "is not a class")
     _imported[kind] = found
@@ -62,7 +62,7 @@ def check_own(config: Config) -> None:
         model = eqx.filter_jit(build_own)(config, key=jax.random.key(0))  # compiled, as for training
     except InputError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError("model", kind, f"cannot be built ({_short(error)}); {where}") from error
     if not isinstance(model, eqx.Module):
         raise InputError("model", kind, f"builds a {type(model).__name__}, not an equinox.Module")
@@ -77,16 +77,21 @@ def check_own(config: Config) -> None:
             raise TypeError("it has no __call__")
         inspect.signature(model).bind(*inputs)
         output = eqx.filter_eval_shape(model, *inputs)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError("model", kind, f"cannot be called ({_short(error)}); {where}") from error
     if not isinstance(output, Output):
-        raise InputError("model", kind, f"returns a {type(output).__name__}; it must return Output(y, Trace())")
+        found = "an array" if hasattr(output, "shape") else f"a {type(output).__name__}"
+        raise InputError("model", kind, f"returns {found}; it must return Output(y, Trace())")
     if _shape(output.y) != ():
         raise InputError("model", kind, f"its y has shape {_shape(output.y)}; it must be one number, ()")
     try:
-        eqx.filter_eval_shape(eqx.filter_grad(lambda model: model(*inputs).y), model)
+        y, gradient = eqx.filter_jit(eqx.filter_value_and_grad(lambda model: model(*inputs).y))(model)
     except Exception as error:
         raise InputError("model", kind, f"cannot be differentiated ({_short(error)})") from error
+    if not np.isfinite(y):
+        raise InputError("model", kind, f"predicts {y} before it is trained; it must be a finite number")
+    if not any(np.any(leaf) for leaf in jax.tree.leaves(gradient)):
+        raise InputError("model", kind, "its prediction does not depend on its parameters: every gradient is 0")
     _check_trace(kind, model, output.trace, inputs[2])
     if config.compute.path == "fast" and isinstance(model, TrunkModel):
         _check_fast_path(config, model)
@@ -114,9 +119,12 @@ def _shape(value: Any) -> Any:
     return getattr(value, "shape", None)
 
 
-def _short(error: Exception) -> str:
-    """The kind of an error and its first line: JAX's go on for a page."""
-    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
+def _short(error: BaseException) -> str:
+    """The kind of an error, its first line (JAX's go on for a page), and where in the user's own code it arose."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if not any(part in f.filename for part in ("site-packages", "recombine", "<frozen"))]
+    where = f", {Path(own[-1].filename).name} line {own[-1].lineno}" if own else ""
+    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}{where}"
 
 
 def _two_episodes(config: Config, model: Any) -> tuple[jax.Array, jax.Array, jax.Array]:

@@ -1,6 +1,7 @@
 """Progress of many jobs at once: a live table on a terminal, plain lines elsewhere."""
 
 import time
+from collections import Counter
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -19,9 +20,12 @@ class JobsDisplay:
     def __init__(self, totals: Mapping[str, int | None], workers: int):
         self.totals, self.workers = totals, workers
         self.console = Console(stderr=True, highlight=False)
-        self.started = self.last_line = time.monotonic()
-        self.done: dict[str, float] = {}
+        self.last_line = time.monotonic()
+        self.running: set[str] = set()
+        self.ended: dict[str, str] = {}  # done, failed or interrupted
+        self.best: tuple[float, str] | None = None
         self.rates: dict[str, Rate] = {}
+        self.r2: dict[str, float] = {}  # out of distribution, of each that has been measured at its end
         self.latest: dict[str, tuple[int, str]] = {}  # the step and what there is to say, of each that goes on
         self.bar: Progress | None = None
         self.bars: dict[str, TaskID] = {}
@@ -46,18 +50,19 @@ class JobsDisplay:
     def update(self, name: str, event: str, data: Mapping[str, Any]) -> None:
         now = time.monotonic()
         if event == "started":
-            if self.bar is not None:
+            self.running.add(name)
+            if self.bar is not None and name not in self.bars:  # it is, where a job is tried again
                 self.bars[name] = self.bar.add_task(name, total=self.totals[name] or 1, detail="starting")
-            else:
+            elif self.bar is None:
                 self.say(f"{name}: started")
         elif event == "progress":
             self._progress(name, data, now)
         elif event == "said":
             self.say(f"{name}: {data['text']}")
         else:
-            self._ended(name, event, data, now)
+            self._ended(name, event, data)
         if self.bar is not None:
-            self.bar.update(self.bars[""], completed=len(self.done), detail=self._overall())
+            self.bar.update(self.bars[""], completed=len(self.ended), detail=self._overall())
 
     def _progress(self, name: str, data: Mapping[str, Any], now: float) -> None:
         step = int(data["step"])
@@ -68,6 +73,8 @@ class JobsDisplay:
         if data.get("loss") is not None:
             parts.append(f"loss {data['loss']:.4f}")
         row = data.get("row") or {}
+        if "ood" in row and row.get("step") == self.totals[name]:
+            self.r2[name] = row["ood"]["r2"]
         parts += [f"R² {split} {row[split]['r2']:.3f}" for split in ("in_dist", "ood") if split in row]
         if rate:
             parts.append(f"{rate:.1f} steps/s · ETA {duration(((self.totals[name] or 0) - step) / rate)}")
@@ -80,19 +87,31 @@ class JobsDisplay:
                 self.say(f"{running}: {detail}")
             self.say(self._overall())
 
-    def _ended(self, name: str, event: str, data: Mapping[str, Any], now: float) -> None:
-        self.done[name] = now
+    def _ended(self, name: str, event: str, data: Mapping[str, Any]) -> None:
+        self.ended[name] = event
+        self.running.discard(name)
+        if event == "done" and name in self.r2 and (self.best is None or self.r2[name] > self.best[0]):
+            self.best = (self.r2[name], name)
         self.latest.pop(name, None)
         if self.bar is not None:
             self.bar.remove_task(self.bars.pop(name))
         self.say(f"{name}: {event}{': ' + data['error'] if 'error' in data else ''}")
 
     def _overall(self) -> str:
-        """What is done, and when all of it will be: runs that have not begun are taken to be like those that have."""
-        text = f"{len(self.done)} of {len(self.totals)} jobs done"
+        """How many are done, running, waiting and failed; how fast, until when, and the best so far.
+
+        Runs that have not begun are taken to be like those that have.
+        """
+        ends = Counter(self.ended.values())
+        waiting = len(self.totals) - len(self.ended) - len(self.running)
+        parts = [f"{ends['done']} of {len(self.totals)} jobs done, {len(self.running)} running, {waiting} waiting"]
+        parts += [f"{ends['failed']} failed"] if ends["failed"] else []
         rates = [rate for name in self.latest if (rate := self.rates[name].per_second)]
-        left = {name: steps for name, steps in self.totals.items() if steps and name not in self.done}
-        if not rates:
-            return text
-        steps = sum(steps - (self.latest[name][0] if name in self.latest else 0) for name, steps in left.items())
-        return f"{text} · ETA {duration(steps * len(rates) / (sum(rates) * min(self.workers, len(left))))}"
+        left = {name: steps for name, steps in self.totals.items() if steps and name not in self.ended}
+        if rates:
+            steps = sum(steps - (self.latest[name][0] if name in self.latest else 0) for name, steps in left.items())
+            seconds = steps * len(rates) / (sum(rates) * min(self.workers, len(left)))
+            parts += [f"{sum(rates):,.0f} steps/s", f"ETA {duration(seconds)}"]
+        if self.best:
+            parts.append(f"best R² ood {self.best[0]:.3f} ({self.best[1]})")
+        return " · ".join(parts)

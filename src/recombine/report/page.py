@@ -44,7 +44,7 @@ def write_page(study: "Study", verdicts: Sequence["Verdict"], path: Path, title:
 
 
 @cache
-def _vega() -> str:
+def vega() -> str:
     """Vega, Vega-Lite and their embedding, as one script. Putting it together takes seconds: once is enough."""
     major, minor, *_ = alt.SCHEMA_VERSION.removeprefix("v").split(".")
     return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=f"{major}.{minor}")
@@ -56,14 +56,14 @@ def render_page(study: "Study", verdicts: Sequence["Verdict"], directory: Path, 
     here = Path(__file__)
     style = here.with_name("page.css").read_text(encoding="utf-8")
     scripts = [
-        _vega(),
+        vega(),
         here.with_name("page.js").read_text(encoding="utf-8"),
     ]
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{_policy(scripts)}">
+<meta http-equiv="Content-Security-Policy" content="{policy(scripts)}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>{escape(title)}</title>
@@ -100,7 +100,7 @@ A model's score means something only between the references.</p>
 """
 
 
-def _policy(scripts: Sequence[str]) -> str:
+def policy(scripts: Sequence[str]) -> str:
     """Only these very scripts, and nothing from anywhere else.
 
     No eval: Vega runs its expressions through its interpreter (`ast` in page.js). Styles are inline because Vega's SVG

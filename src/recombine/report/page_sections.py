@@ -49,7 +49,13 @@ def with_interval(values: Sequence[float]) -> str:
     if not values:
         return "–"
     low, high = interval(list(values))
-    return number(fmean(values)) + ("" if low is None else f" <small>[{number(low)}, {number(high)}]</small>")
+    mean, least, most = ("–" if value is None else _fixed(value) for value in (fmean(values), low, high))
+    return mean + ("" if low is None else f" <small>[{least}, {most}]</small>")
+
+
+def _fixed(value: float) -> str:
+    """Three digits, whatever the size: what is next to nothing beside 1 is 0."""
+    return f"{value:.3f}".replace("-0.000", "0.000").replace("-", "−")
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") -> str:

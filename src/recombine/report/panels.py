@@ -27,7 +27,7 @@ FIGURES = {
     "results": Figure(
         "Generalisation to unseen combinations of modules",
         "Lines are means over seeds; bands are the range of two seeds, or the 95 % interval of the mean of three or "
-        "more. Grey rules are the references. R² below the axis is drawn at its edge, as a triangle.",
+        "more. Grey rules are the references. What is beyond the axis is drawn at its edge.",
         ("ood", "probe", "loss", "control", "compared", "compared_both", "in_dist"),
     ),
     "masks": Figure(
@@ -201,7 +201,7 @@ def _interventions(study: "Study") -> Iterable[Panel]:
         "wrong": "a wrong latent",
         "interpolated": "interpolated",
     }
-    subspace = {"none": "untouched", "true": "the true code", "wrong": "a wrong code", "random": "a random code"}
+    subspace = {"none": "untouched", "true": "the true code", "wrong": "a wrong code", "random": "a random change"}
     for split, words in (("in_dist", "in distribution"), ("ood", "held-out masks")):
         codes, points = [], []
         for i, run in enumerate(study.runs):

@@ -30,8 +30,9 @@ def final_scores(study: Study) -> Iterator[tuple[str, Scores, Scores]]:
 def _title(support: str, runs: list[RunRecord]) -> str:
     task, steps = runs[0].config["task"], runs[0].num_steps
     seeds = sorted({run.seed for run in runs})
-    least = min(run.rows[-1]["step"] for run in runs)
-    done = f"{steps:,} steps" if least == steps else f"{least:,} to {steps:,} of {steps:,} steps so far"
+    measured = sorted({run.rows[-1]["step"] for run in runs})
+    so_far = f"{measured[0]:,}" + (f" to {measured[-1]:,}" if len(measured) > 1 else "")
+    done = f"{steps:,} steps" if measured == [steps] else f"{so_far} of {steps:,} steps so far"
     sizes = f"N = {task['episode_length']}, d = {task['input_dim']}, h = {task['hidden_dim']}"
     return f"Trained on {support}, {done} ({sizes}, seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))})"
 

@@ -68,22 +68,18 @@ def print_verdicts(verdicts: Sequence["Verdict"]) -> None:
     marks = {"holds": "✓", "does not hold": "✗", "not enough data": "?"}
     for verdict in verdicts:
         style = styles[verdict.state]
-        line = Text.assemble(
-            (f"{marks[verdict.state]} {verdict.state:<15} ", style),
-            f"{verdict.number}. {verdict.claim} ",
-            (verdict.note, "dim"),
-        )
-        console.print(line)
+        table = Table.grid(padding=(0, 1))
+        table.add_column(no_wrap=True, width=17)
+        table.add_column()
+        words = Text.assemble(f"{verdict.number}. {verdict.claim} ", (verdict.note, "dim"))
+        table.add_row(Text(f"{marks[verdict.state]} {verdict.state}", style), words)
         for part in verdict.parts:
             interval = "" if part.low is None else f" [{_effect(part.low)}, {_effect(part.high)}]"
             measured = "–" if part.mean is None else f"{_effect(part.mean)}{interval}"
             sign = {">=": "≥", "<=": "≤", "within": "within ±"}[part.comparison]
-            console.print(
-                Text(
-                    f"      {marks[part.state]} {part.statistic}: {measured}, criterion {sign} {part.threshold:g}",
-                    "dim",
-                )
-            )
+            what = f"{marks[part.state]} {part.statistic}: {measured}, criterion {sign} {part.threshold:g}"
+            table.add_row("", Text(what, "dim"))
+        console.print(table)
 
 
 def number(value: float | None) -> str:

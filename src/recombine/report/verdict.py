@@ -11,14 +11,14 @@ from math import sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats
 
 from recombine import paper
 from recombine.measure.construction_error import construction_error
 from recombine.report.collect import RunRecord, Study
+from recombine.report.series import quantile
 
+LEAST_STEPS = 1_000  # a run of fewer judges no claim
 HOLDS, DOES_NOT_HOLD, NOT_ENOUGH = "holds", "does not hold", "not enough data"
-CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,8 @@ def _judge_claim(claim: paper.Claim, study: Study) -> Verdict:
     parts = tuple(judge_part(statistic, effects(study, STATISTICS[statistic.name])) for statistic in claim.statistics)
     states = {part.state for part in parts}
     state = next(state for state in (DOES_NOT_HOLD, NOT_ENOUGH, HOLDS) if state in states)
+    if too_short(study) and claim.number != 7:
+        state = NOT_ENOUGH
     return Verdict(claim.number, claim.sentence, claim.panel, parts, state, _note(claim, parts, study))
 
 
@@ -71,7 +73,7 @@ def judge_part(statistic: paper.Statistic, effects: Sequence[float]) -> Part:
     low = high = None
     least = most = mean
     if len(known) > 1:
-        half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(known) - 1) * np.std(known, ddof=1) / sqrt(len(known)))
+        half = quantile(len(known)) * float(np.std(known, ddof=1)) / sqrt(len(known))
         least = low = mean - half
         most = high = mean + half
     if statistic.comparison == ">=":
@@ -85,12 +87,19 @@ def judge_part(statistic: paper.Statistic, effects: Sequence[float]) -> Part:
     return Part(statistic.words, statistic.comparison, statistic.threshold, known, mean, low, high, state)
 
 
+def too_short(study: Study) -> bool:
+    """Whether the runs are only there to see that everything runs."""
+    return study.runs[0].num_steps < LEAST_STEPS
+
+
 def _note(claim: paper.Claim, parts: Sequence[Part], study: Study) -> str:
     if claim.number == 7:
         return "computed, not trained"
     seeds = max((len(part.effects) for part in parts), default=0)
     unfinished = sum(not run.finished for run in study.runs)
     notes = [f"{seeds} seed{'' if seeds == 1 else 's'}", f"{study.runs[0].num_steps:,} steps"]
+    if too_short(study):
+        notes.append(f"too short to judge by (fewer than {LEAST_STEPS:,})")
     if seeds == 1:
         notes.append("no interval")
     if unfinished:

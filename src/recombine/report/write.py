@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from recombine.files import make_directories, replace_file
+from recombine.files import make_output_directory, replace_file
 from recombine.report.collect import Study, collect
 from recombine.report.figures import write_figures
 from recombine.report.page import write_page
@@ -17,7 +17,7 @@ def write_report(runs: Sequence[Path], out: Path, figures: bool = True) -> tuple
     """Everything, from the run directories alone. Returns the study, the verdicts and the page's path."""
     study = collect(runs)
     verdicts = judge(study)
-    make_directories(out)
+    make_output_directory("out", out)
     replace_file(out / VERDICTS, _json([verdict.as_dict() for verdict in verdicts]))
     write_page(study, verdicts, out / PAGE)
     if figures:

@@ -1,0 +1,51 @@
+"""A sweep's directory: run directories, and a list of what is wanted of them.
+
+`sweep.jsonl` has a line for each run: its name, its seed, and the values of the fields in which the configurations
+differ. It is all that the results need besides the runs' own scores; no configuration has to be read.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from recombine.errors import InputError
+from recombine.experiment.grid import SweepRun
+from recombine.files import NotAFile, make_directories, read_file, replace_file
+
+LIST = "sweep.jsonl"
+SELECTION = "selection.json"  # in a run's directory: see `recombine.experiment.selection`
+SELECTION_FORMAT = 1
+LARGEST = 1 << 28
+
+
+def write_list(out: Path, runs: Sequence[SweepRun]) -> None:
+    """Add the runs to those that are listed already: a sweep can grow by seeds, or by more of its grid."""
+    listed = {line["name"]: line for line in read_list(out)} if (out / LIST).exists() else {}
+    for run in runs:
+        configuration = run.name.removesuffix(f"-seed{run.config.seed}")
+        line = {"name": run.name, "configuration": configuration, "seed": run.config.seed, "point": dict(run.point)}
+        listed[run.name] = line | {"num_steps": run.config.optimizer.num_steps}
+    make_directories(out)
+    replace_file(out / LIST, "".join(json.dumps(line) + "\n" for line in listed.values()).encode())
+
+
+def read_list(out: Path) -> Iterator[dict[str, Any]]:
+    try:
+        text = read_file(out / LIST, LARGEST).decode(errors="replace")
+        lines = [json.loads(line) for line in text.splitlines()]
+    except (NotAFile, ValueError) as error:
+        raise InputError("sweep", str(out), f"not a sweep's directory: {LIST} cannot be read ({error})") from error
+    for line in lines:
+        if not isinstance(line, dict) or not isinstance(line.get("name"), str) or "/" in line["name"]:
+            raise InputError("sweep", str(out), f"{LIST} has a line that is not a run's")
+        yield line
+
+
+def read_selection(run: Path) -> dict[str, Any] | None:
+    """A run's selection scores, or None where there are none (yet, or of this format)."""
+    try:
+        stored = json.loads(read_file(run / SELECTION, 1 << 16))
+    except (NotAFile, ValueError):
+        return None
+    return stored if isinstance(stored, dict) and stored.get("format") == SELECTION_FORMAT else None

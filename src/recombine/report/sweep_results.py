@@ -1,0 +1,171 @@
+"""The results of a sweep: its runs as a table, the best of them, and what each field matters.
+
+Selecting and reporting are kept apart: `select_ood` and `select_in_dist` are scores on episodes for selection alone,
+`ood` and `in_dist` those of the last row of metrics.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from recombine.errors import InputError
+from recombine.experiment.rundir import METRICS, STATUS
+from recombine.experiment.sweep import read_list, read_selection
+from recombine.files import NotAFile, read_file
+from recombine.report.series import quantile
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+SCORES = ("select_ood", "select_in_dist", "ood", "in_dist")
+COLUMNS = ("name", "configuration", "seed", "num_steps", "state", "step", *SCORES)
+
+
+class Mean(NamedTuple):
+    """Over seeds, with the 95 % interval where there are several."""
+
+    mean: float
+    low: float | None
+    high: float | None
+
+
+class Ranked(NamedTuple):
+    """A configuration all of whose seeds are done."""
+
+    configuration: str
+    point: dict[str, Any]
+    seeds: int
+    scores: dict[str, Mean]
+    """By name, as in SCORES; one that no run has is left out."""
+
+
+class Importance(NamedTuple):
+    """How much of the variance between configurations a field explains by itself, and the mean at each value."""
+
+    field: str
+    share: float
+    means: list[tuple[Any, float]]
+
+
+class SweepResults(NamedTuple):
+    """What a sweep has come to."""
+
+    states: dict[str, int]
+    fields: list[str]
+    ranked: list[Ranked]
+    """By the mean of `select_ood` (of `select_in_dist` where nothing is held out), the best first."""
+    selected_by: str
+    best_in_dist: Ranked | None
+    importance: list[Importance]
+
+
+def sweep_table(out: Path) -> "tuple[DuckDBPyConnection, list[str]]":
+    """A table `runs` in memory, with a column for each field that the sweep varies; and those fields."""
+    try:
+        import duckdb
+    except ImportError as error:
+        raise InputError("sweep", str(out), "the results need DuckDB: pip install 'recombine[sweep]'") from error
+    lines = list(read_list(out))
+    fields = list(dict.fromkeys(name for line in lines for name in line["point"]))
+    rows = [_row(out, line) for line in lines]
+    names = [*COLUMNS, *(f"p{i}" for i in range(len(fields)))]
+    columns = [*zip(*rows, strict=True), *(_comparable([line["point"].get(f) for line in lines]) for f in fields)]
+    parameters = {name: list(column) for name, column in zip(names, columns, strict=True)}
+    titles = [*COLUMNS, *fields]
+    selected = ", ".join(f'unnest(${n}) AS "{t.replace(chr(34), "")}"' for n, t in zip(names, titles, strict=True))
+    connection = duckdb.connect()
+    connection.execute(f"CREATE TABLE runs AS SELECT {selected}", parameters)
+    for score in SCORES:  # a column of nothing but NULL has no type of its own
+        connection.execute(f"ALTER TABLE runs ALTER {score} TYPE DOUBLE")
+    return connection, fields
+
+
+def sweep_results(out: Path) -> SweepResults:
+    """The runs that are done, ranked; and how many are not."""
+    connection, fields = sweep_table(out)
+    states = dict(connection.execute("SELECT state, count(*) FROM runs GROUP BY state ORDER BY state").fetchall())
+    by_ood = connection.execute("SELECT count(select_ood) FROM runs").fetchall()[0][0]
+    selected_by = "select_ood" if by_ood else "select_in_dist"
+    ranked = list(_ranked(connection, fields, selected_by))
+    best_in_dist = next(_ranked(connection, fields, "select_in_dist"), None)
+    importance = [found for field in fields if (found := _importance(ranked, field, selected_by))]
+    return SweepResults(
+        states, fields, ranked, selected_by, best_in_dist, sorted(importance, key=lambda one: -one.share)
+    )
+
+
+def _row(out: Path, line: dict[str, Any]) -> tuple[Any, ...]:
+    """What is known of a run: of one that is done, from a single small file."""
+    path = out / line["name"]
+    head = (line["name"], line["configuration"], line["seed"], line["num_steps"])
+    stored = read_selection(path)
+    if stored is not None and stored.get("step") == line["num_steps"]:
+        scores = {f"select_{split}": entry for split, entry in stored["select"].items()} | stored["report"]
+        return (*head, "done", stored["step"], *((scores.get(name) or {}).get("r2") for name in SCORES))
+    try:
+        status = json.loads(read_file(path / STATUS, 1 << 20))
+        state, step = str(status["state"]), int(status["step"])
+    except (NotAFile, ValueError, KeyError, TypeError):
+        return (*head, "waiting", 0, None, None, None, None)
+    row = _last_row(path / METRICS)
+    return (*head, state, step, None, None, *((row.get(split) or {}).get("r2") for split in ("ood", "in_dist")))
+
+
+def _last_row(path: Path) -> dict[str, Any]:
+    try:
+        lines = read_file(path).splitlines()
+        row = json.loads(lines[-1]) if lines else {}
+    except (NotAFile, ValueError):
+        return {}
+    return row if isinstance(row, dict) else {}
+
+
+def _comparable(values: Sequence[Any]) -> list[Any]:
+    """A column has one type: mixed ones become text."""
+    kinds = {type(value) for value in values if value is not None}
+    return list(values) if len(kinds) == 1 else [None if value is None else str(value) for value in values]
+
+
+def _ranked(connection: "DuckDBPyConnection", fields: Sequence[str], by: str) -> Iterator[Ranked]:
+    names = ", ".join(f'any_value("{name}")' for name in fields)
+    scores = ", ".join(f"avg({name}), stddev_samp({name})" for name in SCORES)
+    query = f"""
+        SELECT configuration, count(*), {scores}{", " + names if fields else ""} FROM runs
+        GROUP BY configuration HAVING bool_and(state = 'done') AND count({by}) = count(*)
+        ORDER BY avg({by}) DESC, configuration
+    """
+    for configuration, seeds, *rest in connection.execute(query).fetchall():
+        means = {
+            name: _mean(mean, deviation, seeds)
+            for name, mean, deviation in zip(SCORES, rest[0:8:2], rest[1:8:2], strict=True)
+            if mean is not None
+        }
+        yield Ranked(configuration, dict(zip(fields, rest[8:], strict=True)), seeds, means)
+
+
+def _mean(mean: float, deviation: float | None, count: int) -> Mean:
+    if deviation is None or count < 2:
+        return Mean(mean, None, None)
+    half = quantile(count) * deviation / count**0.5
+    return Mean(mean, mean - half, mean + half)
+
+
+def _importance(ranked: Sequence[Ranked], field: str, by: str) -> Importance | None:
+    """None for a field that has one value only, or where all configurations score the same."""
+    groups: dict[Any, list[float]] = {}
+    for one in ranked:
+        groups.setdefault(one.point[field], []).append(one.scores[by].mean)
+    values = [value for group in groups.values() for value in group]
+    if len(groups) < 2:
+        return None
+    mean = sum(values) / len(values)
+    total = sum((value - mean) ** 2 for value in values)
+    means = {value: sum(group) / len(group) for value, group in groups.items()}
+    between = sum(len(groups[value]) * (found - mean) ** 2 for value, found in means.items())
+    return Importance(field, between / total, sorted(means.items(), key=_order)) if total > 0 else None
+
+
+def _order(entry: tuple[Any, float]) -> tuple[str, Any]:
+    value, _ = entry
+    return type(value).__name__ if isinstance(value, str | bool | None) else "", str(value) if value is None else value

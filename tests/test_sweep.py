@@ -1,0 +1,171 @@
+"""`recombine sweep`, from a grid to the winner; and the results against a computation by hand."""
+
+import json
+import sys
+from pathlib import Path
+from statistics import fmean, stdev
+
+import pytest
+from scipy import stats
+
+from recombine.cli.main import main
+from recombine.experiment.grid import parse_grid, sweep_runs
+from recombine.experiment.sweep import read_list, write_list
+from recombine.report.sweep_page import render
+from recombine.report.sweep_results import sweep_results
+
+GRID = """
+[grid]
+"model.embed_dim" = [8, 16]
+[model]
+num_heads = 2
+num_layers = 1
+[optimizer]
+num_steps = 6
+batch_size = 4
+[measure]
+episodes = 40
+snapshots = 2
+"""
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """A sweep of two configurations and two seeds, one at a time, in a process of its own as users start it."""
+    import subprocess
+
+    place = tmp_path_factory.mktemp("sweep")
+    (place / "grid.toml").write_text(GRID)
+    arguments = ["sweep", "--grid", str(place / "grid.toml"), "--preset", "smoke", "--seeds", "2", "--workers", "1"]
+    arguments += ["--out", str(place / "out")]
+    command = [sys.executable, "-m", "recombine", *arguments]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=500)
+    assert process.returncode == 0, process.stderr
+    return place / "out", arguments
+
+
+def test_a_sweep_and_its_results(swept: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+    out, arguments = swept
+    assert main(["sweep", "results", str(out), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["states"] == {"done": 4}
+    assert found["selected_by"] == "select_ood"
+    for one in found["best"]:
+        rows, selected = [], []
+        for seed in (0, 1):
+            run = out / f"{one['configuration']}-seed{seed}"
+            rows.append(json.loads((run / "metrics.jsonl").read_text().splitlines()[-1]))
+            selected.append(json.loads((run / "selection.json").read_text())["select"]["ood"]["r2"])
+        r2 = [row["ood"]["r2"] for row in rows]
+        assert one["ood"]["mean"] == pytest.approx(fmean(r2))
+        half = stats.t.ppf(0.975, 1) * stdev(r2) / 2**0.5
+        assert one["ood"]["high"] == pytest.approx(fmean(r2) + half)
+        assert one["select_ood"]["mean"] == pytest.approx(fmean(selected))
+        assert one["select_ood"]["mean"] != one["ood"]["mean"], "selected on other episodes than reported"
+    means = [one["select_ood"]["mean"] for one in found["best"]]
+    assert means == sorted(means, reverse=True)
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    assert main(arguments) == 0
+    captured = capsys.readouterr()
+    assert "started" not in captured.err, "a second time nothing is trained"
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
+def test_other_settings_in_the_same_place_are_refused(
+    swept: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, arguments = swept
+    grid = out.parent / "grid.toml"
+    grid.write_text(GRID.replace("num_steps = 6", "num_steps = 7"))
+    try:
+        assert main(arguments) == 2
+    finally:
+        grid.write_text(GRID)
+    assert "optimizer.num_steps: 6 → 7" in capsys.readouterr().err
+
+
+def test_tables_queries_and_the_page(swept: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+    out, _ = swept
+    assert main(["sweep", "results", str(out)]) == 0
+    text = capsys.readouterr().out
+    for words in ("4 done", "embed_dim=16", "embed_dim=8", "share of variance", "index.html"):
+        assert words in text
+    assert (out / "report" / "parallel.png").is_file()
+    query = 'SELECT "model.embed_dim" AS width, count(*) AS runs FROM runs GROUP BY width ORDER BY width'
+    assert main(["sweep", "results", str(out), "--sql", query, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [{"width": 8, "runs": 2}, {"width": 16, "runs": 2}]
+    assert main(["sweep", "results", str(out), "--sql", "SELECT nonsense FROM runs"]) == 2
+    assert "nonsense" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ([], "grid = None: name one"),
+        (["--grid", "nowhere.toml"], "there is no such file"),
+        (["--grid", "paper-transformer", "--seeds", "0"], "seeds = 0: an integer from 1"),
+        (["--grid", "paper-transformer", "--sample", "0"], "sample = 0"),
+        (["--grid", "paper-transformer", "--sample", "3", "--max-runs", "3"], "leave one of them out"),
+        (["--grid", "paper-transformer", "--retries", "-1"], "retries = -1"),
+        (["results", "nowhere"], "not a sweep's"),
+    ],
+)
+def test_bad_input_is_one_line(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sweep", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert complaint in error
+    assert len(error.splitlines()) == 1
+
+
+def make_sweep(out: Path, scores: dict[tuple[int, str], list[float | None]]) -> None:
+    """Runs that were never made: for each (embed_dim, kind), the R² of each seed, or None for one that waits."""
+    kinds = list(dict.fromkeys(kind for _, kind in scores))
+    widths = list(dict.fromkeys(width for width, _ in scores))
+    grid = parse_grid({"grid": {"model.embed_dim": widths, "model.kind": kinds}})
+    seeds = range(len(next(iter(scores.values()))))
+    runs = sweep_runs(grid, "smoke", seeds)
+    write_list(out, runs)
+    for run in runs:
+        value = scores[run.point["model.embed_dim"], run.point["model.kind"]][run.config.seed]
+        if value is not None:
+            (out / run.name).mkdir(parents=True)
+            select = {"ood": {"r2": value}, "in_dist": {"r2": 1 - value / 10}}
+            report = {"ood": {"r2": value - 0.01}, "in_dist": {"r2": 0.9}}
+            stored = {"format": 1, "step": 40, "select": select, "report": report}
+            (out / run.name / "selection.json").write_text(json.dumps(stored))
+
+
+def test_the_ranking_and_what_matters_by_hand(tmp_path: Path) -> None:
+    make_sweep(
+        tmp_path,
+        {
+            (8, "transformer"): [0.1, 0.3],
+            (16, "transformer"): [0.5, 0.7],
+            (8, "hypertransformer"): [0.3, 0.3],
+            (16, "hypertransformer"): [0.9, None],
+        },
+    )
+    results = sweep_results(tmp_path)
+    assert results.states == {"done": 7, "waiting": 1}
+    assert [one.scores["select_ood"].mean for one in results.ranked] == pytest.approx([0.6, 0.3, 0.2])
+    assert results.ranked[0].point == {"model.embed_dim": 16, "model.kind": "transformer"}
+    assert results.best_in_dist == results.ranked[-1], "in distribution the order is the reverse"
+    assert results.ranked[0].scores["ood"].mean == pytest.approx(0.59)
+    # means 0.6, 0.3, 0.2 around 11/30; by width {16: 0.6, 8: 0.25}, by kind {transformer: 0.4, hypertransformer: 0.3}
+    mean, total = 11 / 30, sum((x - 11 / 30) ** 2 for x in (0.6, 0.3, 0.2))
+    shares = {one.field: one.share for one in results.importance}
+    assert shares["model.embed_dim"] == pytest.approx(((0.6 - mean) ** 2 + 2 * (0.25 - mean) ** 2) / total)
+    assert shares["model.kind"] == pytest.approx((2 * (0.4 - mean) ** 2 + (0.3 - mean) ** 2) / total)
+    assert "<script>" in render(results)
+
+
+def test_a_sweep_grows_by_seeds(tmp_path: Path) -> None:
+    grid = parse_grid({"grid": {"model.embed_dim": [8, 16]}})
+    write_list(tmp_path, sweep_runs(grid, "smoke", [0]))
+    write_list(tmp_path, sweep_runs(grid, "smoke", [1]))
+    assert sorted((line["configuration"], line["seed"]) for line in read_list(tmp_path)) == [
+        ("transformer-embed_dim=16", 0),
+        ("transformer-embed_dim=16", 1),
+        ("transformer-embed_dim=8", 0),
+        ("transformer-embed_dim=8", 1),
+    ]
