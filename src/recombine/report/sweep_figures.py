@@ -20,7 +20,7 @@ def sweep_figures(results: SweepResults, dark: bool = False) -> dict[str, Any]:
     fields = varied(results)
     if not fields or not results.ranked:
         return {}
-    found = {"parallel": _parallel(results, fields)}
+    found = {"parallel": _parallel(results, fields, dark)}
     if len(fields) > 1:
         found["maps"] = _maps(results)
     drawn = {}
@@ -35,48 +35,50 @@ def _score(results: SweepResults) -> tuple[str, str]:
     return results.selected_by, f"R² on {words}, mean over seeds"
 
 
-def _places(results: SweepResults, field: str) -> dict[Any, float]:
-    """Where each value is on its axis: evenly, in order, whatever the distances between them."""
-    values = sorted({one.point[field] for one in results.ranked}, key=lambda v: (v is None, str(type(v)), v or 0))
-    return {value: i / max(1, len(values) - 1) for i, value in enumerate(values)}
+def _values(results: SweepResults, field: str) -> list[Any]:
+    return sorted({one.point[field] for one in results.ranked}, key=lambda v: (v is None, str(type(v)), v or 0))
 
 
-def _parallel(results: SweepResults, fields: list[str]) -> tuple[Any, dict[str, Any]]:
+def _parallel(results: SweepResults, fields: list[str], dark: bool) -> tuple[Any, dict[str, Any]]:
+    """A value has a band of its axis to itself, in which the better configurations pass higher."""
     by, title = _score(results)
     scores = [one.scores[by].mean for one in results.ranked]
     low, high = min(scores), max(scores)
-    score_title = "R²"
-    titles = [field.rpartition(".")[2] for field in fields] + [score_title]
-    places = {field: _places(results, field) for field in fields}
+    titles = [field.rpartition(".")[2] for field in fields] + ["R²"]
+    values = {field: _values(results, field) for field in fields}
     lines, labels = [], []
     every_so_many = -(-len(results.ranked) // MOST_LINES)
     for rank, one in list(enumerate(results.ranked))[::every_so_many]:
-        score = scores[rank]
-        for field, name in zip(fields, titles, strict=False):
-            at = places[field][one.point[field]]
-            lines.append({"i": rank, "axis": name, "at": at, "score": score, "what": one.configuration})
-        at = (score - low) / (high - low) if high > low else 0.5
-        lines.append({"i": rank, "axis": score_title, "at": at, "score": score, "what": one.configuration})
+        place = 0.5 if high == low else (scores[rank] - low) / (high - low)
+        within = [(values[f].index(one.point[f]) + 0.2 + 0.6 * place) / len(values[f]) for f in fields]
+        for name, at in zip(titles, [*within, place], strict=True):
+            lines.append({"i": rank, "axis": name, "at": at, "score": scores[rank], "what": one.configuration})
     for field, name in zip(fields, titles, strict=False):
-        labels += [{"axis": name, "at": at, "text": _text(value)} for value, at in places[field].items()]
-    labels += [{"axis": score_title, "at": float(value == high), "text": f"{value:.3f}"} for value in {low, high}]
+        count = len(values[field])
+        labels += [{"axis": name, "at": (i + 0.5) / count, "text": _text(v)} for i, v in enumerate(values[field])]
+    labels += [{"axis": "R²", "at": float(value == high), "text": f"{value:.3f}"} for value in {low, high}]
+    tone = theme.DARK if dark else theme.LIGHT
     x = alt.X("axis:N", sort=titles, title=None, axis=alt.Axis(orient="top", labelAngle=0, domain=False, ticks=False))
     y = alt.Y("at:Q", axis=None, scale=alt.Scale(domain=[-0.03, 1.03]))
-    color = alt.Color("score:Q", title=title, scale=alt.Scale(scheme=SCHEME), legend=alt.Legend(gradientLength=220))
+    legend = alt.Legend(gradientLength=260, gradientOpacity=1, title=title, titleLimit=400, titleColor=tone["soft"])
+    color = alt.Color("score:Q", scale=alt.Scale(scheme=SCHEME), legend=legend)
     data = alt.Chart(alt.NamedData("lines"))
     tooltip = [alt.Tooltip("what:N", title="configuration"), alt.Tooltip("score:Q", title="R²", format=".4f")]
-    opacity = max(0.12, min(0.9, 30 / min(len(results.ranked), MOST_LINES)))
-    every = data.mark_line(strokeWidth=1.2, opacity=opacity).encode(
-        x=x, y=y, detail="i:N", color=color, tooltip=tooltip, order="i:Q"
+    opacity = max(0.25, min(0.9, 60 / min(len(results.ranked), MOST_LINES)))
+    every = data.mark_line(strokeWidth=1.3, opacity=opacity).encode(
+        x=x, y=y, detail="i:N", color=color, tooltip=tooltip
     )
-    best = data.transform_filter("datum.i == 0").mark_line(strokeWidth=4).encode(x=x, y=y, color=color, tooltip=tooltip)
-    words = (
-        alt.Chart(alt.NamedData("labels"))
-        .mark_text(style="note", align="left", dx=6, fontSize=12)
-        .encode(x=x, y=y, text="text:N")
+    best = (
+        data.transform_filter("datum.i == 0")
+        .mark_line(strokeWidth=3.5, color=tone["ink"], point=alt.OverlayMarkDef(color=tone["ink"], size=60))
+        .encode(x=x, y=y, tooltip=tooltip)
     )
-    title_text = alt.TitleParams("Every configuration", subtitle="a line through its values; the thick one is the best")
-    chart = alt.layer(every, best, words).properties(width=WIDTH, height=HEIGHT, title=title_text)
+    words = alt.Chart(alt.NamedData("labels")).encode(x=x, y=y, text="text:N")
+    halo = words.mark_text(align="right", dx=-8, fontSize=12, stroke=tone["paper"], strokeWidth=5, strokeJoin="round")
+    text = words.mark_text(align="right", dx=-8, fontSize=12, color=tone["ink"])
+    subtitle = "a line through its values, within a value the better ones higher; the dark one is the best"
+    heading = alt.TitleParams("Every configuration", subtitle=subtitle)
+    chart = alt.layer(every, best, halo, text).properties(width=WIDTH, height=HEIGHT, title=heading, padding=8)
     return chart, {"lines": lines, "labels": labels}
 
 
@@ -93,7 +95,7 @@ def _maps(results: SweepResults) -> tuple[Any, dict[str, Any]]:
             {"down": _text(a), "across": _text(b), "mean": sum(v) / len(v), "count": len(v)}
             for (a, b), v in cells.items()
         ]
-        sort = {name: [_text(v) for v in _places(results, field)] for name, field in (("d", down), ("a", across))}
+        sort = {name: [_text(v) for v in _values(results, field)] for name, field in (("d", down), ("a", across))}
         x = alt.X("across:N", title=across, sort=sort["a"], axis=alt.Axis(labelAngle=0))
         y = alt.Y("down:N", title=down, sort=sort["d"])
         middle = (min(row["mean"] for row in rows) + max(row["mean"] for row in rows)) / 2
