@@ -31,7 +31,7 @@ def default_model(kind: Any) -> ModelConfig:
     """One of the paper's two, with Table 3's sizes; or the user's own."""
     if isinstance(kind, str) and ":" in kind:
         return OwnModelConfig(kind)
-    if kind not in MODEL_CONFIGS:
+    if not isinstance(kind, str) or kind not in MODEL_CONFIGS:
         hint = suggestion(kind, list(MODEL_CONFIGS)) if isinstance(kind, str) else ""
         raise InputError("model.kind", kind, f"one of {', '.join(MODEL_CONFIGS)}, or package.module:Class{hint}")
     return MODEL_CONFIGS[cast(ModelKind, kind)]()

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,14 @@ def test_a_killed_worker_costs_no_job(tmp_path: Path, signum: signal.Signals) ->
     assert killed
     assert kinds.count("started") == 2
     assert kinds[-1] == "done"
+
+
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="this kernel has no groups of sessions")
+def test_a_nice_command_has_nice_workers() -> None:
+    code = "import os; os.setsid(); os.nice(7); from recombine.experiment.worker import stay_nice; stay_nice(); "
+    code += "print(open('/proc/self/autogroup').read())"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip().endswith("nice 7")
 
 
 def status_process(run: Path) -> int:

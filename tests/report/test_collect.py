@@ -92,7 +92,7 @@ def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFi
     for arguments, complaint in [
         ([str(tmp_path / "empty")], "no run in it"),
         ([str(tmp_path / "missing")], "no such directory"),
-        ([str(tmp_path / "file")], "no such directory"),
+        ([str(tmp_path / "file")], "is a file; name a directory"),
         ([], "name at least one"),
     ]:
         assert main(["report", *arguments]) == 2

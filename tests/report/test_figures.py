@@ -126,7 +126,7 @@ def test_one_bad_snapshot_does_not_squash_the_picture(results: Any) -> None:
     assert scales
     assert all(scale["domain"] == [-0.5, 1.0] and scale["clamp"] for scale in scales)
     text = json.dumps(results.to_dict()["concat"][-1], ensure_ascii=False)
-    assert "Triangles: below the view, at its edge" in text
+    assert "Beyond the view: at its edge, as triangles" in text
     assert "C, hypertransformer fresh teacher: −2.48" in text
 
 
@@ -213,7 +213,7 @@ def test_probe_modules_and_interventions(study: Study) -> None:
     chart = draw_figure(study, "interventions")
     assert row_of(chart, "latent_ood_means", x="as inferred")["mean"] == pytest.approx(0.95)
     values = [run.scorecard["interventions"]["points"][1]["ood"]["random"] for run in runs_of(study, "transformer")]
-    row = row_of(chart, "subspace_ood_means", model="transformer", x="block 1: a random code")
+    row = row_of(chart, "subspace_ood_means", model="transformer", x="block 1: a random change")
     assert row["mean"] == pytest.approx(np.mean(values))
 
 

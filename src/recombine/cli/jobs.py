@@ -1,6 +1,6 @@
 """Many jobs with their progress on stderr: what `reproduce` and `sweep` have in common."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,20 +11,19 @@ if TYPE_CHECKING:
 
 def work_off(
     jobs: "Sequence[Job]",
+    events: "Iterable[Event]",
     wanted: "Mapping[str, Config]",
     workers: int,
     request: "StopRequest",
     watch: "Callable[[Event], None]" = lambda event: None,
-    retries: int = 1,
 ) -> dict[str, str]:
-    """Carry the jobs out; the errors of those that failed. Whatever `watch` raises ends no training."""
-    from recombine.experiment.executor.local import run_jobs
+    """See the jobs through; the errors of those that failed. Whatever `watch` raises ends no training."""
     from recombine.report.jobs import JobsDisplay
 
     failed: dict[str, str] = {}
     totals = {job.name: wanted[job.name].optimizer.num_steps if job.name in wanted else None for job in jobs}
     with JobsDisplay(totals, workers) as display:
-        for event in run_jobs(jobs, workers, request, retries):
+        for event in events:
             display.update(event.job.name, event.kind, event.data)
             if event.kind == "failed":
                 failed[event.job.name] = event.data["error"]

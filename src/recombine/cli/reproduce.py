@@ -102,12 +102,13 @@ class Reproduce:
 
     def _train(self, wanted: "dict[str, Config]", out: Path, workers: int, request: "StopRequest") -> dict[str, str]:
         """Carry out what is missing; the errors of the runs that failed."""
+        from recombine.experiment.executor.local import run_jobs
         from recombine.experiment.plan import jobs_to_do
         from recombine.report.renew import ReportRenewal
 
         jobs = jobs_to_do(wanted, out, ["scorecard"], self.resume_anyway)
         renewal = ReportRenewal([out], out / "report")
-        return work_off(jobs, wanted, workers, request, renewal.watch)
+        return work_off(jobs, run_jobs(jobs, workers, request), wanted, workers, request, renewal.watch)
 
     def _finish(self, out: Path, failed: dict[str, str]) -> None:
         from recombine.report.summary import final_scores

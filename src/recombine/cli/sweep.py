@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -16,9 +16,12 @@ from recombine.experiment.grid import NAMED, read_grid, sweep_runs
 from recombine.preset import Preset
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from recombine.config import Config
     from recombine.experiment.grid import SweepRun
     from recombine.experiment.interrupt import StopRequest
+    from recombine.experiment.job import Event, Job
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,10 @@ class Run:
     """How often a run that failed, or whose worker was killed, is tried again."""
     out: OptionalPath = None
     """The directory of the runs; runs/sweep-GRID-PRESET where it is not given."""
+    executor: Literal["local", "ray"] = "local"
+    """Where the runs are carried out: on this machine, or as tasks of a Ray cluster."""
+    address: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
+    """Of an existing Ray cluster, or auto; without it, Ray is started on this machine."""
     workers: OptionalInt = None
     """Runs at a time, each in a single-threaded process; one per core where it is not given."""
     dry_run: bool = False
@@ -69,6 +76,8 @@ class Run:
         if self.workers is not None:
             check_size("workers", self.workers, most=4096)
         check_size("retries", self.retries, least=0, most=1000)
+        if self.address is not None and self.executor != "ray":
+            raise InputError("address", self.address, "is a Ray cluster's: --executor ray")
         for run in runs:
             check_run_path(out / run.name)
         workers = self.workers or available_cores()
@@ -109,7 +118,16 @@ class Run:
         wanted = {run.name: run.config for run in runs}
         write_list(out, runs)
         jobs = jobs_to_do(wanted, out, ["selection"], self.resume_anyway)
-        return work_off(jobs, wanted, workers, request, retries=self.retries)
+        return work_off(jobs, self._events(jobs, out, workers, request), wanted, workers, request)
+
+    def _events(self, jobs: "list[Job]", out: Path, workers: int, request: "StopRequest") -> "Iterator[Event]":
+        if self.executor == "ray":
+            from recombine.experiment.executor.ray import run_jobs_on_ray
+
+            return run_jobs_on_ray(jobs, out, self.address, self.workers, request, self.retries)
+        from recombine.experiment.executor.local import run_jobs
+
+        return run_jobs(jobs, workers, request, self.retries)
 
     def _finish(self, out: Path, failed: dict[str, str]) -> None:
         for name, error in failed.items():

@@ -11,6 +11,8 @@ import queue
 import signal
 import sys
 import threading
+from contextlib import suppress
+from pathlib import Path
 from typing import IO, Any
 
 from recombine.experiment.interrupt import Interrupted, run_interruptibly
@@ -24,6 +26,7 @@ def main() -> int:
     global events
     events = os.fdopen(os.dup(1), "w", encoding="utf-8")  # a user's model may print: that goes to stderr
     os.dup2(2, 1)
+    stay_nice()
     prepare(threads=1)
     jobs: queue.Queue[dict[str, Any]] = queue.Queue()
     threading.Thread(target=_receive, args=(jobs,), daemon=True).start()
@@ -37,6 +40,15 @@ def main() -> int:
             _tell("failed", **failure(error))
         else:
             _tell("done")
+
+
+def stay_nice() -> None:
+    """A process that leads a session is scheduled in a group of its own, to which its niceness means nothing on Linux:
+    the group has one, too."""
+    niceness = os.getpriority(os.PRIO_PROCESS, 0)
+    if niceness > 0:
+        with suppress(OSError):
+            Path("/proc/self/autogroup").write_text(str(niceness), encoding="ascii")
 
 
 def _receive(jobs: "queue.Queue[dict[str, Any]]") -> None:

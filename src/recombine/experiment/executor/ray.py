@@ -1,0 +1,188 @@
+"""A Ray cluster, on this machine or an existing one: a task for each job, on whichever node has a core free.
+
+Where the sweep's directory is not shared with a node, a run is carried out in that node's own cache, and its directory
+fetched back: when it is done, and when it is interrupted.
+"""
+
+import hashlib
+import os
+import secrets
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from recombine.errors import InputError
+from recombine.experiment.interrupt import Interrupted, StopRequest, run_interruptibly
+from recombine.experiment.job import ERRORS, Event, Job, carry_out, failure
+from recombine.experiment.machine import prepare
+from recombine.files import make_directories, remove_directory, replace_file
+
+SECONDS_BETWEEN_LOOKS = 0.2
+SECONDS_TO_LEAVE = 60.0
+
+
+def run_jobs_on_ray(
+    jobs: Sequence[Job], out: Path, address: str | None, workers: int | None, request: StopRequest, retries: int
+) -> Iterator[Event]:
+    """As `run_jobs` on this machine. `workers`: at most so many at a time; without it, as many as there are cores."""
+    ray = _start(address)
+    mark = _mark(out.resolve())
+    board = ray.remote(num_cpus=0)(_Board).remote()
+    task = ray.remote(num_cpus=1, max_retries=retries)(_task)
+    waiting, tried = list(reversed(jobs)), Counter[str]()
+    running: dict[Any, Job] = {}
+    stopping = False
+    try:
+        while waiting or running:
+            if request.requested() and not stopping:
+                stopping = True
+                waiting.clear()
+                for reference in running:
+                    ray.cancel(reference)
+            while waiting and len(running) < (workers or len(jobs)):
+                job = waiting.pop()
+                files = ray.put(_read(Path(job.request["path"])))
+                place = {"mark": str(mark), "directory": str(Path.cwd()), "name": job.name}
+                running[task.remote(_absolute(job.request), place, board, [files])] = job
+            ready, _ = ray.wait(list(running), timeout=SECONDS_BETWEEN_LOOKS)
+            for name, kind, data in ray.get(board.take.remote()):
+                for job in running.values():
+                    if job.name == name:
+                        yield Event(job, kind, data)
+            for reference in ready:
+                job = running.pop(reference)
+                kind, data, files = _result(ray, reference)
+                _write(Path(job.request["path"]), files)
+                tried[job.name] += 1
+                if kind == "failed" and tried[job.name] <= retries and not stopping and not data.pop("hopeless", False):
+                    waiting.append(job)
+                    yield Event(job, "said", {"text": f"{data['error']}; once more"})
+                    continue
+                yield Event(job, kind, data)
+    finally:
+        for reference in running:
+            ray.cancel(reference)
+        if running:
+            ray.wait(list(running), num_returns=len(running), timeout=SECONDS_TO_LEAVE)
+        mark.unlink(missing_ok=True)
+        ray.shutdown()
+
+
+def _start(address: str | None) -> Any:
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # nothing is reported to anybody
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        ray: Any = import_module("ray")
+    except ImportError as error:
+        raise InputError("executor", "ray", "Ray is not installed: pip install 'recombine[ray]'") from error
+    try:
+        quiet = {"log_to_driver": False, "configure_logging": False}
+        ray.init(address=address, include_dashboard=None if address else False, **quiet)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise InputError("address", address, f"no Ray cluster is there ({error})") from error
+    return ray
+
+
+def _mark(out: Path) -> Path:
+    """A file by which a node can tell whether it has the same directory."""
+    make_directories(out)
+    mark = out / f".shared-{secrets.token_hex(8)}"
+    mark.touch()
+    return mark
+
+
+class _Board:
+    """Where tasks tell how far they are, and the coordinator reads it. Only the last progress of each counts."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, str, dict[str, Any]]] = []
+
+    def tell(self, name: str, kind: str, data: dict[str, Any]) -> None:
+        if kind == "progress":
+            self.said = [one for one in self.said if (one[0], one[1]) != (name, kind)]
+        self.said.append((name, kind, data))
+
+    def take(self) -> list[tuple[str, str, dict[str, Any]]]:
+        said, self.said = self.said, []
+        return said
+
+
+def _task(request: dict[str, Any], place: dict[str, str], board: Any, files: list[Any]) -> tuple[str, Any, Any]:
+    """In one of Ray's processes: how it ended, what there is to say of it, and the files where none are shared."""
+    global _prepared
+    if not _prepared:
+        prepare(threads=1)
+        _prepared = True
+    if Path(place["directory"]).is_dir():
+        os.chdir(place["directory"])  # from where a model of the user's own is imported
+    shared = Path(place["mark"]).is_file()
+    path = Path(request["path"])
+    if not shared:
+        path = _cache() / hashlib.sha256(str(path).encode()).hexdigest()[:16] / path.name
+        if not path.exists():
+            _write(path, import_module("ray").get(files[0]))
+
+    def tell(kind: str, **data: Any) -> None:
+        board.tell.remote(place["name"], kind, data)
+
+    def work(stop: StopRequest) -> None:
+        tell("started")
+        carry_out(request | {"path": str(path)}, stop, tell)
+
+    try:
+        run_interruptibly(work, lambda text: None)
+        kind, data = "done", {}
+    except (Interrupted, KeyboardInterrupt):
+        kind, data = "interrupted", {}
+    except ERRORS as error:
+        kind, data = "failed", failure(error)
+    if shared:
+        return kind, data, {}
+    files = _read(path)
+    if kind == "done" and request["kind"] == "train":
+        remove_directory(path)  # it is on its way
+    return kind, data, files
+
+
+_prepared = False
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "recombine" / "runs"
+
+
+def _result(ray: Any, reference: Any) -> tuple[str, dict[str, Any], dict[str, bytes]]:
+    try:
+        return ray.get(reference)
+    except ray.exceptions.TaskCancelledError:
+        return "interrupted", {}, {}
+    except ray.exceptions.RayError as error:
+        return "failed", {"error": f"{type(error).__name__}: {str(error).splitlines()[0]}", "hopeless": True}, {}
+
+
+def _absolute(request: dict[str, Any]) -> dict[str, Any]:
+    return request | {"path": str(Path(request["path"]).resolve())}
+
+
+def _read(path: Path) -> dict[str, bytes]:
+    """All files of a directory, by their paths in it."""
+    if not path.is_dir():
+        return {}
+    found = [file for file in sorted(path.rglob("*")) if file.is_file() and not file.is_symlink()]
+    return {file.relative_to(path).as_posix(): file.read_bytes() for file in found}
+
+
+def _write(path: Path, files: dict[str, bytes]) -> None:
+    """The files in a directory; checkpoints that are not among them are older, and removed after the others came."""
+    for name, data in files.items():
+        inside = PurePosixPath(name)
+        if inside.is_absolute() or ".." in inside.parts:
+            raise InputError("path", name, "outside the run's directory")
+        make_directories((path / inside).parent)
+        replace_file(path / inside, data)
+    kept = {path / PurePosixPath(name).parent for name in files}
+    for older in (path / "checkpoints").glob("step-*") if files else ():
+        if older not in kept:
+            remove_directory(older)

@@ -1,0 +1,78 @@
+"""Ray: a cluster of two nodes on this machine, real tasks, a process killed in the middle; the same bits as here."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recombine.experiment.executor.local import run_jobs
+from recombine.experiment.interrupt import StopRequest
+from recombine.experiment.job import Job
+from tests.experiment.test_executor import train_job
+from tests.reliability.small_run import result
+
+ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'recombine[ray]'")
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """Two nodes of one core each."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    cluster.add_node(num_cpus=1)
+    try:
+        yield cluster.address
+    finally:
+        cluster.shutdown()
+
+
+def metrics(run: Path) -> bytes:
+    return (run / "metrics.jsonl").read_bytes()
+
+
+def jobs_in(place: Path, count: int, **changes: Any) -> list[Job]:
+    return [train_job(place / f"run{seed}", seed=seed, **changes) for seed in range(count)]
+
+
+def test_the_same_bits_as_on_this_machine_though_a_process_is_killed(address: str, tmp_path: Path) -> None:
+    from recombine.experiment.executor.ray import run_jobs_on_ray
+
+    changes = {"optimizer": {"num_steps": 3_000}, "measure": {"snapshots": 10}}
+    here, there = tmp_path / "here", tmp_path / "there"
+    list(run_jobs(jobs_in(here, 2, **changes), 2, StopRequest()))
+    kinds, killed = [], False
+    for event in run_jobs_on_ray(jobs_in(there, 2, **changes), there, address, None, StopRequest(), retries=2):
+        kinds.append(event.kind)
+        if event.kind == "progress" and event.data["step"] > 0 and not killed:
+            killed = True
+            run = Path(event.job.request["path"])
+            os.kill(json.loads((run / "status.json").read_text())["process"], signal.SIGKILL)
+    assert killed
+    assert kinds.count("done") == 2
+    for seed in range(2):
+        assert metrics(here / f"run{seed}") == metrics(there / f"run{seed}")
+
+
+def test_without_a_shared_directory_runs_are_fetched(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The nodes do not find the mark, so they work elsewhere."""
+    from recombine.experiment.executor import ray as executor
+
+    monkeypatch.setattr(executor, "_mark", lambda out: tmp_path / "nowhere")
+    here, there = tmp_path / "here", tmp_path / "there"
+    list(run_jobs(jobs_in(here, 1), 1, StopRequest()))
+    kinds = [
+        e.kind for e in executor.run_jobs_on_ray(jobs_in(there, 1), there, address, None, StopRequest(), retries=0)
+    ]
+    assert kinds[-1] == "done"
+    assert metrics(here / "run0") == metrics(there / "run0")
+    assert result(there / "run0") == result(here / "run0"), "the checkpoint came, too"
+    assert (there / "run0" / "selection.json").read_bytes() == (here / "run0" / "selection.json").read_bytes()
