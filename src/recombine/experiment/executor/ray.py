@@ -1,4 +1,4 @@
-"""A Ray cluster, on this machine or an existing one: a task for each job, on whichever node has a core free.
+"""A Ray cluster, on this machine or an existing one: a task for each job.
 
 Where the sweep's directory is not shared with a node, a run is carried out in that node's own cache, and its directory
 fetched back: when it is done, and when it is interrupted.
