@@ -28,7 +28,7 @@ def address() -> Iterator[str]:
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     cluster.add_node(num_cpus=1)
     try:
-        yield cluster.address
+        yield str(cluster.address)
     finally:
         cluster.shutdown()
 

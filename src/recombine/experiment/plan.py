@@ -22,16 +22,18 @@ After = Literal["scorecard", "selection"]
 def jobs_to_do(
     wanted: Mapping[str, Config], out: Path, after: Iterable[After], resume_anyway: bool = False
 ) -> list[Job]:
-    """The references of each seed and support first, which every picture needs; then the runs, by name, in order."""
+    """The runs in order, and before the first that needs them, the references of its seed and support.
+
+    Not all references first: the workers would all compile the same programs, each for itself.
+    """
     after = list(after)
     directory = out / REFERENCES_DIRECTORY
     jobs: dict[str, Job] = {}
-    for config in wanted.values():
-        path = str(reference_path(directory, config))
-        if path not in jobs and stored_references(directory, config) is None:
-            name = f"references {config.task.support.name} N {config.task.episode_length} seed {config.seed}"
-            jobs[path] = Job(name, _request("references", config, directory))
     for name, config in wanted.items():
+        references = str(reference_path(directory, config))
+        if references not in jobs and stored_references(directory, config) is None:
+            title = f"references {config.task.support.name} N {config.task.episode_length} seed {config.seed}"
+            jobs[references] = Job(title, _request("references", config, directory))
         path = out / name
         if not (is_done(path) and all(_measured(path, kind, config) for kind in after)):
             more = {"resume_anyway": resume_anyway, "after": after}

@@ -140,10 +140,10 @@ def _task(request: dict[str, Any], place: dict[str, str], board: Any, files: lis
         kind, data = "failed", failure(error)
     if shared:
         return kind, data, {}
-    files = _read(path)
+    found = _read(path)
     if kind == "done" and request["kind"] == "train":
         remove_directory(path)  # it is on its way
-    return kind, data, files
+    return kind, data, found
 
 
 _prepared = False
