@@ -16,7 +16,11 @@ from tests.experiment.test_executor import train_job
 from tests.reliability.small_run import result
 
 ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'recombine[ray]'")
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
+pytestmark = [
+    pytest.mark.slow,
+    # Ray's cluster utility forks, and JAX has started in this process: it only forks to start other programs.
+    pytest.mark.filterwarnings("ignore:os.fork", "ignore::ResourceWarning", "ignore::DeprecationWarning"),
+]
 
 
 @pytest.fixture(scope="module")
