@@ -7,7 +7,7 @@ import altair as alt
 
 from recombine.report import theme
 from recombine.report.sweep_results import SweepResults
-from recombine.report.sweep_tables import varied
+from recombine.report.sweep_tables import value_text, varied
 
 WIDTH, HEIGHT, CELL = 760, 300, 46
 MOST_LINES = 500  # of more configurations, so many are drawn, evenly by rank
@@ -55,7 +55,7 @@ def _parallel(results: SweepResults, fields: list[str], dark: bool) -> tuple[Any
             lines.append({"i": rank, "axis": name, "at": at, "score": scores[rank], "what": one.configuration})
     for field, name in zip(fields, titles, strict=False):
         count = len(values[field])
-        labels += [{"axis": name, "at": (i + 0.5) / count, "text": _text(v)} for i, v in enumerate(values[field])]
+        labels += [{"axis": name, "at": (i + 0.5) / count, "text": value_text(v)} for i, v in enumerate(values[field])]
     labels += [{"axis": "R²", "at": float(value == high), "text": f"{value:.3f}"} for value in {low, high}]
     tone = theme.DARK if dark else theme.LIGHT
     x = alt.X("axis:N", sort=titles, title=None, axis=alt.Axis(orient="top", labelAngle=0, domain=False, ticks=False))
@@ -92,10 +92,10 @@ def _maps(results: SweepResults) -> tuple[Any, dict[str, Any]]:
         for one in results.ranked:
             cells.setdefault((one.point[down], one.point[across]), []).append(one.scores[by].mean)
         rows = [
-            {"down": _text(a), "across": _text(b), "mean": sum(v) / len(v), "count": len(v)}
+            {"down": value_text(a), "across": value_text(b), "mean": sum(v) / len(v), "count": len(v)}
             for (a, b), v in cells.items()
         ]
-        sort = {name: [_text(v) for v in _values(results, field)] for name, field in (("d", down), ("a", across))}
+        sort = {name: [value_text(v) for v in _values(results, field)] for name, field in (("d", down), ("a", across))}
         x = alt.X("across:N", title=across, sort=sort["a"], axis=alt.Axis(labelAngle=0))
         y = alt.Y("down:N", title=down, sort=sort["d"])
         middle = (min(row["mean"] for row in rows) + max(row["mean"] for row in rows)) / 2
@@ -117,7 +117,3 @@ def _maps(results: SweepResults) -> tuple[Any, dict[str, Any]]:
     text = alt.TitleParams("The fields that matter most, in pairs", subtitle=f"{title} and over all other fields")
     whole = alt.concat(*charts, columns=2, spacing=36).resolve_scale(color="independent")
     return whole.properties(title=text, padding=8), data
-
-
-def _text(value: Any) -> str:
-    return "–" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

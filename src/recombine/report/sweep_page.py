@@ -2,7 +2,6 @@
 
 from html import escape
 from pathlib import Path
-from typing import Any
 
 from recombine.files import make_directories, replacing
 from recombine.report.drawing import save_figure
@@ -11,7 +10,7 @@ from recombine.report.page_data import embed_json
 from recombine.report.page_sections import table
 from recombine.report.sweep_figures import sweep_figures
 from recombine.report.sweep_results import SCORES, Ranked, SweepResults
-from recombine.report.sweep_tables import WORDS, interval, varied
+from recombine.report.sweep_tables import WORDS, interval, value_text, varied
 
 TOP = 25
 PAGE = "index.html"
@@ -95,7 +94,7 @@ def _ranked(results: SweepResults, ranked: list[Ranked], names: tuple[str, ...] 
     rows = [
         [
             names[i] if names else str(i + 1),
-            *(escape(_text(one.point[field])) for field in fields),
+            *(escape(value_text(one.point[field])) for field in fields),
             *(interval(one.scores[name]) if name in one.scores else "–" for name in scores),
         ]
         for i, one in enumerate(ranked)
@@ -108,12 +107,8 @@ def _importance(results: SweepResults) -> str:
         [
             escape(one.field),
             f"{one.share:.0%}".replace("%", " %"),
-            ", ".join(f"{escape(_text(value))}: {mean:.3f}" for value, mean in one.means),
+            ", ".join(f"{escape(value_text(value))}: {mean:.3f}" for value, mean in one.means),
         ]
         for one in results.importance
     ]
     return table(("field", "share of variance", "mean R² at each value"), rows, "stack") if rows else "<p>Nothing.</p>"
-
-
-def _text(value: Any) -> str:
-    return "–" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

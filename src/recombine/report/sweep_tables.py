@@ -49,7 +49,7 @@ def print_results(results: SweepResults, top: int) -> None:
     if results.importance:
         table = Table("field", "share of variance", "mean at each value", box=SIMPLE_HEAD, pad_edge=False)
         for one in results.importance:
-            means = ", ".join(f"{_value(value)}: {mean:.3f}" for value, mean in one.means)
+            means = ", ".join(f"{value_text(value)}: {mean:.3f}" for value, mean in one.means)
             table.add_row(Text(one.field), f"{one.share:.0%}", Text(means))
         console.print(table)
 
@@ -84,13 +84,14 @@ def _print_ranked(
     table.add_column("configuration")
     for i, one in enumerate(ranked):
         cells = [interval(one.scores[name]).replace(" ", "\n", 1) if name in one.scores else "–" for name in scores]
-        values = [f"{field.rpartition('.')[2]}={_value(one.point[field])}" for field in fields]
+        values = [f"{field.rpartition('.')[2]}={value_text(one.point[field])}" for field in fields]
         table.add_row(names[i] if names else str(i + 1), *cells, Text(" ".join(values)))
     console.print(Text(f"\n{title}; R², mean over {ranked[0].seeds} seed{'s' * (ranked[0].seeds > 1)}"))
     console.print(table)
 
 
-def _value(value: Any) -> str:
+def value_text(value: Any) -> str:
+    """A field's value; – where a configuration does not have the field."""
     return "–" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
