@@ -96,7 +96,7 @@ def _reading(study: "Study", below: list[str]) -> alt.Chart:
     seeds = len({run.seed for run in study.runs})
     lines = [f"Lines: mean over {seeds} seeds" if seeds > 1 else "Lines: one seed"]
     lines += {0: [], 1: [], 2: ["Bands: range of the 2 seeds"]}.get(seeds, ["Bands: 95 % interval of the mean"])
-    lines += ["Grey: references (mean over seeds)", "Beyond the view: at its edge, as triangles"]
+    lines += ["Grey: references (mean over seeds)", "Beyond the view: at its edge"]
     unfinished = sum(run.status.get("state") != "done" for run in study.runs)
     lines += [f"{unfinished} of {len(study.runs)} runs not finished"] if unfinished else []
     lines += ["", "Ends below the view:", *below] if below else []
