@@ -109,3 +109,6 @@ def test_how_to_make_a_run_again(tmp_path: Path) -> None:
     own = replace(run, config=run.config | {"model": {"kind": "my_models:Bottleneck"}})
     text = Reader(page(Study((own,)), tmp_path / "own.html")).text
     assert "/runs/own/config.toml --out again --model my_models:Bottleneck --threads 1Paths" in text
+    flagged = replace(own, made=own.made | {"xla_flags": "--a=0 --b=1"})
+    text = Reader(page(Study((flagged,)), tmp_path / "flagged.html")).text
+    assert "XLA_FLAGS='--a=0 --b=1' recombine train --config" in text

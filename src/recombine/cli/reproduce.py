@@ -52,7 +52,8 @@ class Reproduce:
         from recombine.experiment.machine import available_cores, prepare
         from recombine.experiment.rundir import check_run_path
 
-        prepare(1 if self.dry_run else None)  # before a model of the user's own is imported, which may start JAX
+        # Before a model of the user's own is imported, which may start JAX. `smoke` is nearly all compiling.
+        prepare(1 if self.dry_run else None, compile_quickly=self.preset == "smoke")
         entries = self._entries()
         out = self.out or Path("runs") / f"reproduce-{self.preset}"
         if self.workers is not None:

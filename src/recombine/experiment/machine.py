@@ -20,8 +20,11 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def prepare(threads: int | None = None, devices: int = 1) -> None:
+def prepare(threads: int | None = None, devices: int = 1, compile_quickly: bool = False) -> None:
     """Tell XLA, before JAX starts, how many threads and how many CPU devices it gets.
+
+    Compiled quickly, programs run slower and differ in last bits. It is for work that is mostly compiling, and is left in
+    the environment for the workers, too.
 
     With several CPU devices each runs single-threaded: XLA's own threads would only compete with them. Its pool then
     needs more threads than there are devices, because each device blocks one while it waits for the others: with
@@ -32,6 +35,8 @@ def prepare(threads: int | None = None, devices: int = 1) -> None:
     check_size("devices", devices, most=4096)
     if threads not in (None, 1) and devices > 1:
         raise InputError("threads", threads, f"with {devices} devices each has one thread; leave one of the two out")
+    if compile_quickly and "xla_backend_optimization_level" not in os.environ.get("XLA_FLAGS", ""):
+        _add_flag("--xla_backend_optimization_level=0")
     if _jax_has_started():
         if threads is None and devices == 1:
             return
@@ -41,8 +46,7 @@ def prepare(threads: int | None = None, devices: int = 1) -> None:
     os.environ[THREADS] = str(count)
     os.environ["NPROC"] = str(count if devices == 1 else 2 * devices)
     if devices > 1:
-        flags = os.environ.get("XLA_FLAGS", "")
-        os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
+        _add_flag("--xla_cpu_multi_thread_eigen=false")
         import jax
 
         jax.config.update("jax_num_cpu_devices", devices)
@@ -108,6 +112,10 @@ def _keep_compiled() -> None:
         kind = _short_hash(f"{_processor()} {_processor_flags()}")
         os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(home) / "recombine" / f"compiled-{kind}")
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+
+
+def _add_flag(flag: str) -> None:
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}".strip()
 
 
 def _short_hash(text: str) -> str:

@@ -240,8 +240,10 @@ def again_section(study: "Study", directory: Path) -> str:
 
 
 def _train_again(run: "RunRecord", config: str) -> str:
-    """With the threads and devices that the run's bits depend on, and the class that it is of."""
-    words = ["recombine train", "--config", shlex.quote(config), "--out again"]
+    """With the flags, threads and devices that the run's bits depend on, and the class that it is of."""
+    flags = run.made.get("xla_flags")
+    words = [f"XLA_FLAGS={shlex.quote(flags)}"] if isinstance(flags, str) and flags else []
+    words += ["recombine train", "--config", shlex.quote(config), "--out again"]
     kind = str(lookup(run.config, "model", "kind") or "")
     if ":" in kind:
         words.append(f"--model {shlex.quote(kind)}")
