@@ -113,8 +113,25 @@ def test_mistakes_get_one_line(
     assert captured.err.startswith("recombine: ")
     assert captured.err.count("\n") == 1
     assert len(captured.err) > 20
-    assert not re.search("[│╭╰]", captured.err)
+    assert not re.search("[│╭╰─]|---", captured.err)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["train", "--preset", "smal"], "--preset = 'smal': one of smoke, quick, paper (see recombine --help)"),
+        (["train", "--threads", "x"], "--threads = 'x': an integer (see recombine --help)"),
+        (
+            ["task", "design", "--modules", "3", "--size", "2", "--disconnected"],
+            "modules = 3: two separate groups of 2-hot masks need at least 4 modules",
+        ),
+    ],
+)
+def test_what_a_mistake_is_called(arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The field, its value and what would be right."""
+    assert main(arguments) == 2
+    assert capsys.readouterr().err == f"recombine: {line}\n"
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,7 @@ def test_changes_and_a_support_of_ones_own() -> None:
         ({"transformer": {"task": {}}}, "transformer.task"),
         ({"transformer": 3}, "transformer"),
         ({"hypertransformer": {"model": {"kind": "x"}}}, "hypertransformer.model.kind"),
+        ({"hypertransformer": {"model": {"latent_dim": 0}}}, "hypertransformer.model.latent_dim"),
         ({"own": {"model": {"options": {}}}}, "own"),
     ]:
         with pytest.raises(InputError, match=rf"^{field} = "):

@@ -23,10 +23,6 @@ from recombine.cli.train import Train
 from recombine.errors import Failed, InputError
 from recombine.experiment.interrupt import Interrupted
 
-# tyro on what is neither an integer nor left out; an argument that is a path or a word takes anything
-OPTIONAL = r"Error parsing (\S+): no type matching .*? could be instantiated from \[(.*?)\].*"
-SEVERAL = r"Error parsing (\S+): Could not find valid parse for arguments: \[(.*?)\].*"
-
 
 class UsageError(Exception):
     """The arguments do not parse."""
@@ -92,13 +88,28 @@ def parse(arguments: list[str]) -> Reproduce | Train | Eval | Report | Task | Co
 
 
 def _one_line(box: str) -> str:
-    """tyro's framed complaint as one line, without the frame and the pointer to the help."""
-    box = re.sub(
-        r"Error parsing (\S+): invalid literal for int\(\) with base 10: (.*?)\s*│", r"\1 = \2: an integer │", box
-    )
-    lines = [re.sub(r"^[│╭╰]\s?|\s*[│╮╯]$", "", line).strip() for line in box.splitlines()[1:-1]]
-    parts = [" ".join(part.split()) for part in re.split(r"─{3,}", " ".join(lines))]
+    """tyro's framed complaint as one line, without the frame and the pointer to the help.
+
+    The frame's lines are `─`, and hyphens where the terminal has no such character.
+    """
+    lines = [re.sub(r"^[│╭╰]\s?|\s*[│╮╯]$", "", line).strip() for line in box.splitlines()[1:]]
+    parts = [" ".join(part.split()) for part in re.split(r"[─-]{3,}", " ".join(lines))]
     said = [part for part in parts if part and not part.startswith(("For full helptext", "Argument helptext"))]
-    said = [re.sub(OPTIONAL, r"\1 = \2: an integer", part) for part in said]
-    said = [re.sub(SEVERAL, r"\1 = \2: integers", part) for part in said]
+    for pattern, words in REWORDED.items():
+        said = [re.sub(pattern, words, part) for part in said]
     return f"{'; '.join(said)} (see recombine --help)"
+
+
+def _choices(match: re.Match[str]) -> str:
+    value, argument, choices = match.groups()
+    return f"{argument} = {value}: one of {choices.replace(chr(39), '')}"
+
+
+# What tyro says, and how we say it: the argument, its value and what would be right
+REWORDED = {
+    r"Error parsing (\S+): invalid literal for int\(\) with base 10: (.*)": r"\1 = \2: an integer",
+    # neither an integer nor left out; an argument that is a path or a word takes anything
+    r"Error parsing (\S+): no type matching .*? could be instantiated from \[(.*?)\].*": r"\1 = \2: an integer",
+    r"Error parsing (\S+): Could not find valid parse for arguments: \[(.*?)\].*": r"\1 = \2: integers",
+    r"invalid choice (.+?) for argument '(\S+)'\. Expected one of \((.*?),?\)\.": _choices,
+}

@@ -73,11 +73,19 @@ def _config(preset: Preset, kind: str, changes: Mapping[str, Any]) -> Config:
     """The preset, then the changes to all models, then those under a model's own name."""
     shared = {name: value for name, value in changes.items() if name not in (*MODEL_CONFIGS, OWN)}
     _refuse_kind("model.kind", shared)
-    return override(override(preset_config(preset, kind), shared), _own_changes(kind, changes))
+    return _override_own(override(preset_config(preset, kind), shared), kind, changes)
+
+
+def _override_own(config: Config, name: str, changes: Mapping[str, Any]) -> Config:
+    """With the changes to one model alone."""
+    own = _own_changes(name, changes)
+    try:
+        return override(config, own)
+    except InputError as error:  # named as the user wrote it
+        raise InputError(f"{name}.{error.field}", error.value, error.expected) from error
 
 
 def _own_changes(name: str, changes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The changes to one model alone."""
     own = changes.get(name, {})
     if not isinstance(own, Mapping):
         raise InputError(name, own, f"a table of changes to one model alone, such as [{name}.model]")
@@ -89,7 +97,7 @@ def _own_changes(name: str, changes: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _own_config(preset: Preset, own: OwnModelConfig, changes: Mapping[str, Any]) -> Config:
     shared = {name: value for name, value in changes.items() if name not in (*MODEL_CONFIGS, OWN, "model")}
-    config = override(override(preset_config(preset, own.kind), shared), _own_changes(OWN, changes))
+    config = _override_own(override(preset_config(preset, own.kind), shared), OWN, changes)
     if own.kind == BOTTLENECK and not dict(getattr(config.model, "options", ())):
         hyper = _config(preset, "hypertransformer", changes)
         return replace(hyper, model=OwnModelConfig(BOTTLENECK, tuple(asdict(hyper.model).items())))

@@ -23,8 +23,8 @@ def available_cores() -> int:
 def prepare(threads: int | None = None, devices: int = 1, compile_quickly: bool = False) -> None:
     """Tell XLA, before JAX starts, how many threads and how many CPU devices it gets.
 
-    Compiled quickly, programs run slower and differ in last bits. It is for work that is mostly compiling, and is left in
-    the environment for the workers, too.
+    Compiled quickly, programs run slower and differ in last bits: for work that is mostly compiling. The flag stays in
+    the environment, for workers.
 
     With several CPU devices each runs single-threaded: XLA's own threads would only compete with them. Its pool then
     needs more threads than there are devices, because each device blocks one while it waits for the others: with

@@ -18,7 +18,7 @@ def print_card(path: str, card: dict[str, Any]) -> None:
     masks = {
         f"{split} {mask}": entry
         for split in ("in_dist", "ood")
-        for mask, entry in card.get(split, {}).get("masks", {}).items()
+        for mask, entry in sorted(card.get(split, {}).get("masks", {}).items(), reverse=True)
     }
     _print("by mask", ["R²", "episodes"], {name: [_r2(e), str(e["episodes"])] for name, e in masks.items()})
     if probe := card.get("probe"):

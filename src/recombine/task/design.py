@@ -44,9 +44,9 @@ def _check_feasible(num_modules: int, k: int, size: int, connected: bool, num_ma
     else:
         if num_modules < 2 * k:
             raise InputError(
-                "k",
-                k,
-                f"two separate groups of modules need at least {2 * k} modules; there are {num_modules}",
+                "modules",
+                num_modules,
+                f"two separate groups of {k}-hot masks need at least {2 * k} modules",
             )
         fewest = ceil(num_modules / k)
         # Two groups hold the most masks when one is as small as it can be; 1-hot masks are all separate.
