@@ -1,12 +1,11 @@
-"""A sweep's page: one HTML file that needs nothing else, beside the figures as files."""
+"""The results of a sweep as one HTML file, beside the figures as files."""
 
 from html import escape
 from pathlib import Path
 
-from recombine.files import make_directories, replacing
+from recombine.files import make_directories
+from recombine.report.document import document, write_document
 from recombine.report.drawing import save_figure
-from recombine.report.page import policy, vega
-from recombine.report.page_data import embed_json
 from recombine.report.page_sections import table
 from recombine.report.sweep_figures import sweep_figures
 from recombine.report.sweep_results import SCORES, Ranked, SweepResults
@@ -22,15 +21,11 @@ def write_sweep_report(results: SweepResults, out: Path) -> Path:
     for name, chart in sweep_figures(results).items():
         for suffix in ("png", "svg"):
             save_figure(chart, out / f"{name}.{suffix}")
-    with replacing("page", out / PAGE) as temporary:
-        temporary.write_text(render(results), encoding="utf-8", newline="\n")
+    write_document(out / PAGE, render(results))
     return out / PAGE
 
 
 def render(results: SweepResults) -> str:
-    here = Path(__file__)
-    style = here.with_name("page.css").read_text(encoding="utf-8")
-    scripts = [vega(), here.with_name("sweep_page.js").read_text(encoding="utf-8")]
     charts = {
         tone: {name: chart.to_dict() for name, chart in sweep_figures(results, dark=tone == "dark").items()}
         for tone in ("light", "dark")
@@ -41,25 +36,8 @@ def render(results: SweepResults) -> str:
         for name in charts["light"]
     )
     states = ", ".join(f"{count:,} {escape(state)}" for state, count in results.states.items())
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy(scripts)}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>A sweep</title>
-<style>{style}</style>
-</head>
-<body>
-<header>
-<div><p class="brand">Recombine</p>
-<button type="button" id="theme" aria-label="Change between dark and light">Dark</button></div>
-<h1>A sweep of {len(results.ranked):,} configurations</h1>
-<p>Runs: {states}. A configuration is ranked when all its seeds are done.</p>
-</header>
-<main>
-<section aria-labelledby="winners"><h2 id="winners">Selected</h2>
+    header = f"<p>Runs: {states}. A configuration is ranked when all its seeds are done.</p>"
+    main = f"""<section aria-labelledby="winners"><h2 id="winners">Selected</h2>
 <p class="caption">The paper selects by the R² on held-out masks. Selecting uses episodes of its own; what is reported
 is measured on others. Beside it, what selecting in distribution would have chosen.</p>
 {_winners(results)}</section>
@@ -71,13 +49,9 @@ is measured on others. Beside it, what selecting in distribution would have chos
 each of its values.</p>
 {_importance(results)}</section>
 <section aria-labelledby="best"><h2 id="best">The best configurations</h2>
-{_ranked(results, results.ranked[:TOP])}</section>
-</main>
-<script type="application/json" id="charts">{embed_json(charts)}</script>
-{"".join(f"<script>{script}</script>" for script in scripts)}
-</body>
-</html>
-"""
+{_ranked(results, results.ranked[:TOP])}</section>"""
+    title = f"A sweep of {len(results.ranked):,} configurations"
+    return document(title, header, main, "charts", charts, "sweep_page.js")
 
 
 def _winners(results: SweepResults) -> str:
