@@ -29,9 +29,10 @@ test-slow: $(READY)
 torture: $(READY)
 	$(BIN)/python -m pytest -n auto --torture tests/reliability
 
-# What some tests need from the system and skip without: a browser. Debian's names; as root.
+# What some tests need from the system and skip without: a browser, and SLURM's daemons. Debian's names; as root.
 system-deps:
-	command -v chromium >/dev/null || (apt-get update -q && apt-get install -q -y --no-install-recommends chromium)
+	command -v chromium >/dev/null && command -v slurmctld >/dev/null || \
+		(apt-get update -q && apt-get install -q -y --no-install-recommends chromium slurm-wlm)
 
 lint: $(READY)
 	$(BIN)/ruff check

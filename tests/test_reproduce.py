@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from recombine.cli.main import main
+from tests.reliability.commands import children
 
 TINY = """
 [optimizer]
@@ -155,17 +156,6 @@ def wait_until(condition) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
-
-
-def children(process: int) -> list[int]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            if int(path.read_text().rsplit(")", 1)[1].split()[1]) == process:
-                found.append(int(path.parent.name))
-        except OSError:
-            continue
-    return found
 
 
 @pytest.mark.parametrize(

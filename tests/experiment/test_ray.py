@@ -12,29 +12,19 @@ import pytest
 from recombine.experiment.executor.local import run_jobs
 from recombine.experiment.interrupt import StopRequest
 from recombine.experiment.job import Job
+from tests.experiment.ray_cluster import ray_cluster
 from tests.experiment.test_executor import train_job
 from tests.reliability.small_run import result
 
-ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'recombine[ray]'")
-pytestmark = [
-    pytest.mark.slow,
-    # Ray's cluster utility forks, and JAX has started in this process: it only forks to start other programs.
-    pytest.mark.filterwarnings("ignore:os.fork", "ignore::ResourceWarning", "ignore::DeprecationWarning"),
-]
+pytest.importorskip("ray", reason="ray is not installed: pip install 'recombine[ray]'")
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")  # Ray's own
 
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     """Two nodes of one core each."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    from ray.cluster_utils import Cluster
-
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
-    cluster.add_node(num_cpus=1)
-    try:
-        yield str(cluster.address)
-    finally:
-        cluster.shutdown()
+    with ray_cluster() as found:
+        yield found
 
 
 def metrics(run: Path) -> bytes:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import tomli_w
@@ -36,3 +37,13 @@ def complete(module: list[str], arguments: list[str], **environment: str) -> sub
     process = start(module, arguments, **environment)
     out, err = process.communicate(timeout=300)
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def children(process: int) -> list[int]:
+    """The processes that a process has started and that go on."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            if int(path.read_text().rsplit(")", 1)[1].split()[1]) == process:
+                found.append(int(path.parent.name))
+    return found

@@ -64,6 +64,6 @@ if __name__ == "__main__":
     from recombine.experiment.machine import prepare
 
     prepare()
-    recombine.experiment.machine.prepare = lambda *args: None  # type: ignore
+    recombine.experiment.machine.prepare = lambda *_, **__: None  # type: ignore
     arrange(sys.argv[1], Path(sys.argv[2]))
     sys.exit(recombine.cli.main.main(sys.argv[3:]))

@@ -1,19 +1,21 @@
 """Many jobs with their progress on stderr: what `reproduce` and `sweep` have in common."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from recombine.cli.executor import Executor
     from recombine.config import Config
     from recombine.experiment.interrupt import StopRequest
     from recombine.experiment.job import Event, Job
 
 
 def work_off(
-    jobs: "Sequence[Job]",
-    events: "Iterable[Event]",
+    jobs: "list[Job]",
+    where: "Executor",
+    out: Path,
     wanted: "Mapping[str, Config]",
-    workers: int,
     request: "StopRequest",
     watch: "Callable[[Event], None]" = lambda event: None,
 ) -> dict[str, str]:
@@ -22,8 +24,8 @@ def work_off(
 
     failed: dict[str, str] = {}
     totals = {job.name: wanted[job.name].optimizer.num_steps if job.name in wanted else None for job in jobs}
-    with JobsDisplay(totals, workers) as display:
-        for event in events:
+    with JobsDisplay(totals, where.at_a_time) as display:
+        for event in where.carry_out(jobs, out, request):
             display.update(event.job.name, event.kind, event.data)
             if event.kind == "failed":
                 failed[event.job.name] = event.data["error"]

@@ -1,7 +1,7 @@
 """`recombine reproduce`: the main job."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +9,7 @@ import tyro
 
 from recombine.checks import check_seed, check_size
 from recombine.cli.arguments import OptionalInt, OptionalPath
+from recombine.cli.executor import Executor
 from recombine.cli.jobs import work_off
 from recombine.cli.printing import note, print_json, print_line
 from recombine.config_file import read_toml
@@ -39,8 +40,7 @@ class Reproduce:
     """How many seeds: 1, and 3 for the paper preset, where it is not given."""
     out: OptionalPath = None
     """The directory of the runs and the report; runs/reproduce-PRESET where it is not given."""
-    workers: OptionalInt = None
-    """Runs at a time, each in a single-threaded process; one per core where it is not given."""
+    where: Executor = field(default_factory=Executor)
     dry_run: bool = False
     """List the runs and how long each would take on this machine."""
     resume_anyway: bool = False
@@ -56,17 +56,15 @@ class Reproduce:
         prepare(1 if self.dry_run else None, compile_quickly=self.preset == "smoke")
         entries = self._entries()
         out = self.out or Path("runs") / f"reproduce-{self.preset}"
-        if self.workers is not None:
-            check_size("workers", self.workers, most=4096)
+        self.where.check()
         for entry in entries:
             check_run_path(out / entry.name)
-        workers = self.workers or available_cores()
         if self.model:
             from recombine.model.own import check_own
 
             check_own(next(entry.config for entry in entries if entry.config.model.kind == self.model))
         if self.dry_run:
-            self._estimate(entries, out, workers)
+            self._estimate(entries, out, self.where.at_a_time or available_cores())
             return
         from recombine.experiment.interrupt import run_interruptibly
         from recombine.experiment.plan import check_same
@@ -78,8 +76,8 @@ class Reproduce:
             check_same(wanted, out)
         check_belongs(out, wanted)
         make_output_directory("out", out)
-        note(f"{len(entries)} runs, {workers} at a time, in {out}; the report: {out / 'report' / 'index.html'}")
-        failed = run_interruptibly(lambda request: self._train(wanted, out, workers, request), note)
+        note(f"{len(entries)} runs, {self.where.pace}, in {out}; the report: {out / 'report' / 'index.html'}")
+        failed = run_interruptibly(lambda request: self._train(wanted, out, request), note)
         self._finish(out, failed)
 
     def _entries(self) -> "list[Entry]":
@@ -101,15 +99,14 @@ class Reproduce:
             note(f"support {entries[0].config.task.support.name} holds nothing out: there will be no ood score")
         return entries
 
-    def _train(self, wanted: "dict[str, Config]", out: Path, workers: int, request: "StopRequest") -> dict[str, str]:
+    def _train(self, wanted: "dict[str, Config]", out: Path, request: "StopRequest") -> dict[str, str]:
         """Carry out what is missing; the errors of the runs that failed."""
-        from recombine.experiment.executor.local import run_jobs
         from recombine.experiment.plan import jobs_to_do
         from recombine.report.renew import ReportRenewal
 
         jobs = jobs_to_do(wanted, out, ["scorecard"], self.resume_anyway)
         renewal = ReportRenewal([out], out / "report")
-        return work_off(jobs, run_jobs(jobs, workers, request), wanted, workers, request, renewal.watch)
+        return work_off(jobs, self.where, out, wanted, request, renewal.watch)
 
     def _finish(self, out: Path, failed: dict[str, str]) -> None:
         from recombine.report.summary import final_scores

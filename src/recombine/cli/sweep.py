@@ -1,13 +1,14 @@
 """`recombine sweep`: a grid of configurations."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from recombine.checks import check_seed, check_size
 from recombine.cli.arguments import OptionalInt, OptionalPath
+from recombine.cli.executor import Executor
 from recombine.cli.jobs import work_off
 from recombine.cli.printing import note, print_json, print_line
 from recombine.config import SHIPPED
@@ -16,12 +17,9 @@ from recombine.experiment.grid import NAMED, read_grid, sweep_runs
 from recombine.preset import Preset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from recombine.config import Config
     from recombine.experiment.grid import SweepRun
     from recombine.experiment.interrupt import StopRequest
-    from recombine.experiment.job import Event, Job
 
 
 @dataclass(frozen=True)
@@ -42,16 +40,9 @@ class Run:
     """Only so many configurations, drawn at random, the same ones every time."""
     max_runs: OptionalInt = None
     """Only the first so many runs."""
-    retries: int = 2
-    """How often a run that failed, or whose worker was killed, is tried again."""
     out: OptionalPath = None
     """The directory of the runs; runs/sweep-GRID-PRESET where it is not given."""
-    executor: Literal["local", "ray"] = "local"
-    """Where the runs are carried out: on this machine, or as tasks of a Ray cluster."""
-    address: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
-    """Of an existing Ray cluster, or auto; without it, Ray is started on this machine."""
-    workers: OptionalInt = None
-    """Runs at a time, each in a single-threaded process; one per core where it is not given."""
+    where: Executor = field(default_factory=Executor)
     dry_run: bool = False
     """List the runs, the steps and the time they would take on this machine."""
     resume_anyway: bool = False
@@ -73,17 +64,12 @@ class Run:
                 check_own(config)
         assert self.grid is not None
         out = self.out or Path("runs") / f"sweep-{Path(self.grid).stem}-{self.preset}"
-        if self.workers is not None:
-            check_size("workers", self.workers, most=4096)
-        check_size("retries", self.retries, least=0, most=1000)
-        if self.address is not None and self.executor != "ray":
-            raise InputError("address", self.address, "is a Ray cluster's: --executor ray")
+        self.where.check()
         for run in runs:
             check_run_path(out / run.name)
-        workers = self.workers or available_cores()
         wanted = {run.name: run.config for run in runs}
         if self.dry_run:
-            self._estimate(wanted, out, workers)
+            self._estimate(wanted, out, self.where.at_a_time or available_cores())
             return
         from recombine.experiment.interrupt import run_interruptibly
         from recombine.experiment.plan import check_same
@@ -92,8 +78,8 @@ class Run:
         if not self.resume_anyway:
             check_same(wanted, out)
         make_output_directory("out", out)
-        note(f"{len(runs)} runs, {workers} at a time, in {out}")
-        failed = run_interruptibly(lambda request: self._train(runs, out, workers, request), note)
+        note(f"{len(runs)} runs, {self.where.pace}, in {out}")
+        failed = run_interruptibly(lambda request: self._train(runs, out, request), note)
         self._finish(out, failed)
 
     def _runs(self) -> "list[SweepRun]":
@@ -111,23 +97,14 @@ class Run:
             raise InputError("model.kind", kind, f"a class is imported only where the command names it: --model {kind}")
         return runs[: self.max_runs]
 
-    def _train(self, runs: "list[SweepRun]", out: Path, workers: int, request: "StopRequest") -> dict[str, str]:
+    def _train(self, runs: "list[SweepRun]", out: Path, request: "StopRequest") -> dict[str, str]:
         from recombine.experiment.plan import jobs_to_do
         from recombine.experiment.sweep import write_list
 
         wanted = {run.name: run.config for run in runs}
         write_list(out, runs)
         jobs = jobs_to_do(wanted, out, ["selection"], self.resume_anyway)
-        return work_off(jobs, self._events(jobs, out, workers, request), wanted, workers, request)
-
-    def _events(self, jobs: "list[Job]", out: Path, workers: int, request: "StopRequest") -> "Iterator[Event]":
-        if self.executor == "ray":
-            from recombine.experiment.executor.ray import run_jobs_on_ray
-
-            return run_jobs_on_ray(jobs, out, self.address, self.workers, request, self.retries)
-        from recombine.experiment.executor.local import run_jobs
-
-        return run_jobs(jobs, workers, request, self.retries)
+        return work_off(jobs, self.where, out, wanted, request)
 
     def _finish(self, out: Path, failed: dict[str, str]) -> None:
         for name, error in failed.items():

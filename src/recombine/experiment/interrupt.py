@@ -33,6 +33,7 @@ class StopRequest:
         self.signum: int | None = None
         self._farewell: Callable[[], None] | None = None
         self._lock = threading.Lock()
+        self.ended = threading.Event()  # the work has, in whatever way
 
     def requested(self) -> bool:
         return self.signum is not None
@@ -61,6 +62,12 @@ class StopRequest:
             self._farewell()
         return True
 
+    def ask(self, signum: int) -> None:
+        """As a signal would, from another handler of the main thread, and wait until the process can be left."""
+        self.signum = signum
+        while not self.ended.wait(0.1) and not self.say_farewell():
+            pass
+
 
 def run_interruptibly(work: Callable[[StopRequest], T], say: Callable[[str], None]) -> T:
     """Do the work; on a signal, let it save, and raise `Interrupted`."""
@@ -75,6 +82,8 @@ def run_interruptibly(work: Callable[[StopRequest], T], say: Callable[[str], Non
             results.append(work(request))
         except BaseException as error:
             errors.append(error)
+        finally:
+            request.ended.set()
 
     def leave(signum: int, message: str) -> None:
         if sys.stderr.isatty():

@@ -15,9 +15,10 @@ SECONDS_BETWEEN_LINES = 10.0
 
 
 class JobsDisplay:
-    """`totals` has the steps of each job, or None for a job that is not counted in steps."""
+    """`totals` has the steps of each job, or None for a job that is not counted in steps; `workers` of them run at a
+    time, or as many as there is room for."""
 
-    def __init__(self, totals: Mapping[str, int | None], workers: int):
+    def __init__(self, totals: Mapping[str, int | None], workers: int | None = None):
         self.totals, self.workers = totals, workers
         self.console = Console(stderr=True, highlight=False)
         self.last_line = time.monotonic()
@@ -93,7 +94,7 @@ class JobsDisplay:
         if event == "done" and name in self.r2 and (self.best is None or self.r2[name] > self.best[0]):
             self.best = (self.r2[name], name)
         self.latest.pop(name, None)
-        if self.bar is not None:
+        if self.bar is not None and name in self.bars:  # one that never started is not
             self.bar.remove_task(self.bars.pop(name))
         self.say(f"{name}: {event}{': ' + data['error'] if 'error' in data else ''}")
 
@@ -110,7 +111,7 @@ class JobsDisplay:
         left = {name: steps for name, steps in self.totals.items() if steps and name not in self.ended}
         if rates:
             steps = sum(steps - (self.latest[name][0] if name in self.latest else 0) for name, steps in left.items())
-            seconds = steps * len(rates) / (sum(rates) * min(self.workers, len(left)))
+            seconds = steps * len(rates) / (sum(rates) * min(self.workers or len(rates), len(left)))
             parts += [f"{sum(rates):,.0f} steps/s", f"ETA {duration(seconds)}"]
         if self.best:
             parts.append(f"best R² ood {self.best[0]:.3f} ({self.best[1]})")

@@ -70,13 +70,18 @@ def run_jobs_on_ray(
         ray.shutdown()
 
 
-def _start(address: str | None) -> Any:
+def check_ray() -> Any:
+    """The library, if it is installed."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # nothing is reported to anybody
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
-        ray: Any = import_module("ray")
+        return import_module("ray")
     except ImportError as error:
         raise InputError("executor", "ray", "Ray is not installed: pip install 'recombine[ray]'") from error
+
+
+def _start(address: str | None) -> Any:
+    ray = check_ray()
     try:
         quiet = {"log_to_driver": False, "configure_logging": False}
         ray.init(address=address, include_dashboard=None if address else False, **quiet)

@@ -1,0 +1,78 @@
+"""Where jobs are carried out: the arguments that `reproduce` and `sweep` have in common."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from recombine.checks import check_size
+from recombine.cli.arguments import OptionalInt
+from recombine.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from recombine.experiment.interrupt import StopRequest
+    from recombine.experiment.job import Event, Job
+
+
+@dataclass(frozen=True)
+class Executor:
+    """Where the runs are carried out."""
+
+    executor: Literal["local", "ray", "slurm"] = "local"
+    """On this machine, as tasks of a Ray cluster, or as jobs of a SLURM cluster."""
+    workers: OptionalInt = None
+    """Runs at a time, each in a process of its own; where it is not given, one per core, or as many as a cluster has
+    room for."""
+    retries: int = 2
+    """How often a run that failed, or whose worker was killed, is tried again."""
+    address: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
+    """Of an existing Ray cluster, or auto; without it, Ray is started on this machine."""
+    slurm: Annotated[tuple[str, ...], tyro.conf.arg(metavar="OPTION=VALUE ...")] = ()
+    """Options of sbatch by their long names, such as partition=cpu, time=120 (minutes) or mem=4G."""
+
+    def check(self) -> None:
+        """Refuse, before anything is written, what does not go together."""
+        if self.workers is not None:
+            check_size("workers", self.workers, most=100_000)
+        check_size("retries", self.retries, least=0, most=1000)
+        if self.address is not None and self.executor != "ray":
+            raise InputError("address", self.address, "is a Ray cluster's: --executor ray")
+        if self.slurm and self.executor != "slurm":
+            raise InputError("slurm", self.slurm[0], "is an option of SLURM's: --executor slurm")
+        if self.executor == "slurm":
+            from recombine.experiment.executor.slurm import check_slurm, slurm_options
+
+            slurm_options(self.slurm)
+            check_slurm()
+        if self.executor == "ray":
+            from recombine.experiment.executor.ray import check_ray
+
+            check_ray()
+
+    @property
+    def at_a_time(self) -> int | None:
+        """None where the cluster decides."""
+        from recombine.experiment.machine import available_cores
+
+        return self.workers or (available_cores() if self.executor == "local" else None)
+
+    @property
+    def pace(self) -> str:
+        return f"{self.at_a_time} at a time" if self.at_a_time else "as many at a time as there is room for"
+
+    def carry_out(self, jobs: "list[Job]", out: Path, request: "StopRequest") -> "Iterator[Event]":
+        if self.executor == "ray":
+            from recombine.experiment.executor.ray import run_jobs_on_ray
+
+            return run_jobs_on_ray(jobs, out, self.address, self.workers, request, self.retries)
+        if self.executor == "slurm":
+            from recombine.experiment.executor.slurm import run_jobs_on_slurm, slurm_options
+
+            return run_jobs_on_slurm(jobs, out, slurm_options(self.slurm), self.workers, request, self.retries)
+        from recombine.experiment.executor.local import run_jobs
+
+        assert self.at_a_time is not None
+        return run_jobs(jobs, self.at_a_time, request, self.retries)

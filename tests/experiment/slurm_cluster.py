@@ -1,0 +1,103 @@
+"""A SLURM cluster of one node with two cores, from the distribution's own programs, in a directory of its own."""
+
+import getpass
+import os
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+CONFIGURATION = """
+ClusterName=test
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={ports[0]}
+SlurmdPort={ports[1]}
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/none
+CredType=cred/none
+StateSaveLocation={place}/state
+SlurmdSpoolDir={place}/spool
+SlurmctldPidFile={place}/slurmctld.pid
+SlurmdPidFile={place}/slurmd.pid
+SlurmctldLogFile={place}/slurmctld.log
+SlurmdLogFile={place}/slurmd.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+MpiDefault=none
+ReturnToService=2
+SchedulerParameters=sched_min_interval=0
+NodeName={host} NodeAddr=127.0.0.1 CPUs=2 State=UNKNOWN
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+@contextmanager
+def slurm_cluster(place: Path) -> Iterator[None]:
+    """While it is there, SLURM's commands find it through the environment."""
+    if missing := [name for name in ("slurmctld", "slurmd", "sbatch", "srun") if find(name) is None]:
+        pytest.skip(f"needs {missing[0]}, from the packages of make system-deps")
+    for name in ("state", "spool"):
+        (place / name).mkdir()
+    ports = [free_port(), free_port()]
+    text = CONFIGURATION.format(host=socket.gethostname(), user=getpass.getuser(), place=place, ports=ports)
+    (place / "slurm.conf").write_text(text)
+    os.environ["SLURM_CONF"] = str(place / "slurm.conf")
+    daemons = [
+        subprocess.Popen([str(find(name)), "-D", *more]) for name, more in (("slurmctld", ["-i"]), ("slurmd", []))
+    ]
+    ended = threading.Event()
+    hurrying = threading.Thread(target=hurry, args=(ended,), daemon=True)
+    try:
+        wait_for_node(place)
+        hurrying.start()
+        yield
+    finally:
+        ended.set()
+        subprocess.run(["scancel", f"--user={getpass.getuser()}"], check=False, capture_output=True)
+        for daemon in reversed(daemons):
+            daemon.terminate()
+            daemon.wait(30)
+        del os.environ["SLURM_CONF"]
+
+
+def find(name: str) -> str | None:
+    return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def wait_for_node(place: Path) -> None:
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        found = subprocess.run(["sinfo", "--noheader", "--format=%T"], capture_output=True, text=True, check=False)
+        if found.stdout.strip() == "idle":
+            return
+        time.sleep(0.2)
+    logs = [path.read_text()[-1000:] for path in place.glob("*.log")]
+    raise AssertionError("\n".join(["SLURM did not start", *logs]))
+
+
+def hurry(ended: threading.Event) -> None:
+    """What is queued again has to wait for two minutes; not here."""
+    while not ended.wait(0.5):
+        command = ["squeue", "--noheader", "--array", "--states=PENDING", "--format=%i %r"]
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
+        for line in found.stdout.splitlines():
+            if line.endswith("BeginTime"):
+                update = ["scontrol", "update", f"JobId={line.split()[0]}", "StartTime=now"]
+                subprocess.run(update, capture_output=True, check=False)
