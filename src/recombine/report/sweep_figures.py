@@ -65,7 +65,7 @@ def _parallel(results: SweepResults, fields: list[str], dark: bool) -> tuple[Any
     data = alt.Chart(alt.NamedData("lines"))
     tooltip = [alt.Tooltip("what:N", title="configuration"), alt.Tooltip("score:Q", title="R²", format=".4f")]
     opacity = max(0.25, min(0.9, 60 / min(len(results.ranked), MOST_LINES)))
-    every = data.mark_line(strokeWidth=1.3, opacity=opacity).encode(
+    every = data.mark_line(strokeWidth=1.3, strokeOpacity=opacity).encode(
         x=x, y=y, detail="i:N", color=color, tooltip=tooltip
     )
     best = (
