@@ -26,6 +26,8 @@ class Executor:
     workers: OptionalInt = None
     """Runs at a time, each in a process of its own; where it is not given, one per core, or as many as a cluster has
     room for."""
+    together: int = 1
+    """On a GPU: so many runs of one shape (seeds of one configuration, mostly) trained by one program."""
     retries: int = 2
     """How often a run that failed, or whose worker was killed, is tried again."""
     address: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
@@ -38,6 +40,9 @@ class Executor:
         if self.workers is not None:
             check_size("workers", self.workers, most=100_000)
         check_size("retries", self.retries, least=0, most=1000)
+        check_size("together", self.together, most=4096)
+        if self.together > 1 and self.executor == "ray":
+            raise InputError("together", self.together, "with --executor local or slurm; on Ray each run is a task")
         if self.address is not None and self.executor != "ray":
             raise InputError("address", self.address, "is a Ray cluster's: --executor ray")
         if self.slurm and self.executor != "slurm":

@@ -22,8 +22,12 @@ def work_off(
     """See the jobs through; the errors of those that failed. Whatever `watch` raises ends no training."""
     from recombine.report.jobs import JobsDisplay
 
+    if where.together > 1:
+        from recombine.experiment.plan import put_together
+
+        jobs = put_together(jobs, wanted, where.together)
     failed: dict[str, str] = {}
-    totals = {job.name: wanted[job.name].optimizer.num_steps if job.name in wanted else None for job in jobs}
+    totals = {job.name: _num_steps(job, wanted) for job in jobs}
     with JobsDisplay(totals, where.at_a_time) as display:
         for event in where.carry_out(jobs, out, request):
             display.update(event.job.name, event.kind, event.data)
@@ -36,3 +40,8 @@ def work_off(
             except Exception as error:  # at the end it is an error
                 display.say(f"the report could not be written: {error}")
     return failed
+
+
+def _num_steps(job: "Job", wanted: "Mapping[str, Config]") -> int | None:
+    config = wanted.get(Path(job.request["path"]).name)
+    return config.optimizer.num_steps if config and job.request["kind"] == "train" else None

@@ -36,21 +36,30 @@ def carry_out(job: dict[str, Any], request: StopRequest, tell: Callable[..., Non
 
     if job.get("own"):
         import_model(job["own"])
-    config = override(Config(), parse_toml(job["config"], "job"))
-    path = Path(job["path"])
+    parts = job.get("runs") or [job]  # several that are trained together, or one
+    configs = [override(Config(), parse_toml(part["config"], "job")) for part in parts]
+    paths = [Path(part["path"]) for part in parts]
     if job["kind"] == "references":
         from recombine.experiment.reference import store_references
 
         with request.may_leave(lambda: None):
-            store_references(path, config)
+            store_references(paths[0], configs[0])
         return
     from recombine.experiment.run import RunOptions, run
+    from recombine.experiment.together import run_together
+
+    def say(text: str) -> None:
+        tell("said", text=text)
 
     told = 0.0
     options = RunOptions(resume_anyway=job.get("resume_anyway", False))
-    with closing(run(config, path, options, request, lambda text: tell("said", text=text))) as reports:
+    if job.get("runs"):
+        training = run_together(configs, paths, options, request, say)
+    else:
+        training = run(configs[0], paths[0], options, request, say)
+    with closing(training) as reports:
         for report in reports:
-            if time.monotonic() - told >= SECONDS_BETWEEN_EVENTS or report.step == config.optimizer.num_steps:
+            if time.monotonic() - told >= SECONDS_BETWEEN_EVENTS or report.step == configs[0].optimizer.num_steps:
                 told = time.monotonic()
                 tell("progress", step=report.step, loss=report.loss, row=report.row)
     if request.requested():
@@ -60,9 +69,10 @@ def carry_out(job: dict[str, Any], request: StopRequest, tell: Callable[..., Non
     from recombine.experiment.trained import load_trained
 
     with request.may_leave(lambda: None):
-        trained = load_trained(path)
-        for kind in job.get("after", ()):
-            {"scorecard": store_scorecard, "selection": store_selection}[kind](path, trained)
+        for path in paths:
+            trained = load_trained(path)
+            for kind in job.get("after", ()):
+                {"scorecard": store_scorecard, "selection": store_selection}[kind](path, trained)
 
 
 def failure(error: BaseException) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from recombine.experiment.rundir import CONFIG, STATUS
 from recombine.experiment.scorecard import read_scorecard
 from recombine.experiment.sweep import read_selection
 from recombine.experiment.trained import own_model, run_config
+from recombine.train.step import compiled_part
 
 After = Literal["scorecard", "selection"]
 """What is measured when a run is done."""
@@ -39,6 +40,28 @@ def jobs_to_do(
             more = {"resume_anyway": resume_anyway, "after": after}
             jobs[name] = Job(name, _request("train", config, path) | more)
     return list(jobs.values())
+
+
+def put_together(jobs: Iterable[Job], wanted: Mapping[str, Config], most: int) -> list[Job]:
+    """With runs of one shape as one job, up to so many of them, at the place of the first."""
+    found: list[Job] = []
+    open_groups: dict[Any, int] = {}
+    for job in jobs:
+        config = wanted.get(job.name)
+        shape = (compiled_part(config), config.measure) if config else None
+        place = open_groups.get(shape)
+        if shape is None or place is None or len(_runs(found[place])) >= most:
+            open_groups[shape] = len(found)
+            found.append(job)
+            continue
+        runs = [*_runs(found[place]), job.request]
+        name = f"{Path(runs[0]['path']).name} and {len(runs) - 1} more"
+        found[place] = Job(name, runs[0] | {"runs": runs})
+    return found
+
+
+def _runs(job: Job) -> list[dict[str, Any]]:
+    return job.request.get("runs") or [job.request]
 
 
 def check_same(wanted: Mapping[str, Config], out: Path) -> None:

@@ -7,7 +7,7 @@ rows so far and the configuration. What was written after it is made again, bit 
 import json
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -33,18 +33,19 @@ from recombine.train.checkpoint import (
     save_checkpoint,
     set_aside,
 )
-from recombine.train.loop import check_devices, train
+from recombine.train.loop import Snapshot, check_devices, train
 from recombine.train.step import State, config_tasks, init_state
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a run is carried out. Nothing here changes its result, except that the devices change its last bits."""
+    """How a run is carried out. Nothing here changes its result, but for last bits: `devices` and `together` do."""
 
     devices: int = 1
     save_every: float = 60.0  # seconds
     stop_at: int | None = None
     resume_anyway: bool = False
+    together: bool = False  # with others, by one program
 
     def __post_init__(self) -> None:
         check_number("save_every", self.save_every, least=0.0)
@@ -71,10 +72,10 @@ def run(
     options = options or RunOptions()
     check_devices(config, options.devices)
     with RunDirectory(path) as directory:
-        yield from _Run(config, directory, options, request or StopRequest(), say).go()
+        yield from Running(config, directory, options, request or StopRequest(), say).go()
 
 
-class _Run:
+class Running:
     """The state of a run while it goes on: what is in memory, and what is on disk already."""
 
     def __init__(
@@ -86,9 +87,10 @@ class _Run:
         say: Callable[[str], None],
     ):
         self.config, self.directory, self.options, self.request, self.say = config, directory, options, request, say
-        self.num_steps = config.optimizer.num_steps
+        self.num_steps, self.devices = config.optimizer.num_steps, options.devices
+        self.last = self.num_steps if options.stop_at is None else min(self.num_steps, options.stop_at)
         self.every = -(-self.num_steps // config.measure.snapshots)
-        self.identity = identity(options.devices)
+        self.identity = identity(options.devices) | ({"together": True} if options.together else {})
         self.entered = False  # nothing has been written yet
         self.step = 0
         self.saved_step: int | None = None
@@ -97,22 +99,43 @@ class _Run:
         self.row: dict[str, Any] = {}
         self.seconds = {"start": 0.0, "compile": 0.0, "train": 0.0, "measure": 0.0, "save": 0.0}
         self.timed_from = 0
+        self.compiled = False  # the first dispatch compiles
+        self.failed = False
 
     def go(self) -> Iterator[Progress]:
+        with self.answerable():
+            yield from self.begin()
+            snapshots = train(self.config, self.tasks, self.state, self.step, self.every, self.last, self.devices)
+            with self._may_leave():  # the first dispatch compiles, which no flag of ours can stop
+                first = list(islice(snapshots, 1))
+            for snapshot in chain(first, snapshots):
+                yield self.take(snapshot)
+                if self.request.requested():
+                    break
+            self.end()
+
+    @contextmanager
+    def answerable(self) -> Iterator[None]:
+        """However it ends, the directory says so."""
         try:
-            yield from self._go()
+            yield
         except GeneratorExit:  # whoever reads the progress has gone
-            if self.saved_step != self.step:
+            if self.saved_step != self.step and not self.failed:
                 self._save()
             self._write_status("stopped")
             raise
         except BaseException as error:
-            if self.entered:
-                with suppress(OSError):  # a full disk, for one: the first error is the one to report
-                    self._write_status("failed", str(error) or type(error).__name__)
+            self.fail(error)
             raise
 
-    def _go(self) -> Iterator[Progress]:
+    def fail(self, error: BaseException) -> None:
+        self.failed = True
+        if self.entered:
+            with suppress(OSError):  # a full disk, for one: the first error is the one to report
+                self._write_status("failed", str(error) or type(error).__name__)
+
+    def begin(self) -> Iterator[Progress]:
+        """Up to the first step that is to be trained."""
         started = time.monotonic()
         self.state = self._restore()
         yield self._progress()
@@ -120,36 +143,34 @@ class _Run:
             self.tasks = config_tasks(self.config)
             self.examination = examination(self.config, self.tasks.teacher)
         self.seconds["start"] = time.monotonic() - started
-        last = self.num_steps if self.options.stop_at is None else min(self.num_steps, self.options.stop_at)
         if self._measure_is_due() and self._measure() and self.step > 0:
             self._save()
         yield self._progress()
-        self.saved_at = started = time.monotonic()
-        compiling = True
-        snapshots = train(self.config, self.tasks, self.state, self.step, self.every, last, self.options.devices)
-        with self._may_leave():  # the first dispatch compiles, which no flag of ours can stop
-            first = list(islice(snapshots, 1))
-        for snapshot in chain(first, snapshots):
-            self.seconds["compile" if compiling else "train"] += time.monotonic() - started
-            self.step, self.state = snapshot.step, snapshot.state
-            self.losses = np.concatenate([self.losses, snapshot.losses])
-            if compiling:
-                compiling, self.timed_from = False, self.step
-            measured = self._measure_is_due() and self._measure()
-            ends = self.step == last or self.request.requested()
-            if measured or ends or time.monotonic() - self.saved_at >= self.options.save_every:
-                self._save()
-            if measured:
-                self._write_timing()
-                self._write_status("running")
-            yield Progress(self.step, float(snapshot.losses.mean()), self.row)
-            if self.request.requested():
-                break
-            started = time.monotonic()
+        self.saved_at = self.since = time.monotonic()
+
+    def take(self, snapshot: Snapshot) -> Progress:
+        """Measure and save what has been trained, where that is due."""
+        self.seconds["train" if self.compiled else "compile"] += time.monotonic() - self.since
+        self.step, self.state = snapshot.step, snapshot.state
+        self.losses = np.concatenate([self.losses, snapshot.losses])
+        if not self.compiled:
+            self.compiled, self.timed_from = True, self.step
+        measured = self._measure_is_due() and self._measure()
+        ends = self.step == self.last or self.request.requested()
+        if measured or ends or time.monotonic() - self.saved_at >= self.options.save_every:
+            self._save()
+        if measured:
+            self._write_timing()
+            self._write_status("running")
+        self.since = time.monotonic()
+        return Progress(self.step, float(snapshot.losses.mean()), self.row)
+
+    def end(self) -> None:
         if self.step == self.num_steps and not self._measure_is_due():
             self._write_status("done")
         else:
             self._write_status("interrupted" if self.request.requested() else "stopped")
+        self.entered = False
 
     def _restore(self) -> State:
         """The state to go on from: that of the newest good checkpoint, or a fresh one in a new directory."""

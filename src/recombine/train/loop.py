@@ -1,7 +1,7 @@
 """The training loop: yields snapshots, and leaves measuring and storing to the caller."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import equinox as eqx
@@ -77,6 +77,46 @@ def train(
             )
 
 
+def train_together(
+    config: Config,
+    seeds: Sequence[int],
+    tasks: Sequence[Tasks],
+    states: Sequence[State],
+    step: int,
+    every: int,
+    last: int,
+) -> Iterator[list[Snapshot]]:
+    """Train several runs of one shape by one program, as `train` does each: for accelerators that one would not fill.
+
+    What they do not share is in `seeds`, `tasks` and `states`. One that diverges stays where it is, and the others go
+    on. Last bits depend on how many there are.
+    """
+    static, seed = compiled_part(config), jnp.asarray(seeds, jnp.uint32)
+    stacked = jax.tree.map(lambda *arrays: jnp.stack(arrays), *tasks)
+    arrays = jax.tree.map(lambda *arrays: jnp.stack(arrays), *(eqx.filter(state, eqx.is_array) for state in states))
+    rest = eqx.filter(states[0], eqx.is_array, inverse=True)
+    at, per_dispatch = [step] * len(seeds), 1
+    while step < last:
+        count = min(per_dispatch, last - step, every - step % every)
+        started = time.monotonic()
+        steps = run_steps_together(static, seed, stacked, arrays, rest, jnp.asarray(step), jnp.asarray(count))
+        done, losses = np.asarray(steps.done), np.asarray(steps.losses)
+        per_dispatch = _next_count(count, time.monotonic() - started, first=per_dispatch == 1)
+        going = [place == step for place in at]
+        at = [place + int(taken) if goes else place for place, taken, goes in zip(at, done, going, strict=True)]
+        step, arrays = step + count, steps.state
+        yield [
+            Snapshot(at[i], eqx.combine(_row(arrays, i), rest), losses[i, : done[i]] if going[i] else losses[i, :0])
+            for i in range(len(seeds))
+        ]
+        if max(at) < step:
+            return
+
+
+def _row(arrays: State, i: int) -> State:
+    return jax.tree.map(lambda array: array[i], arrays)
+
+
 def check_devices(config: Config, devices: int) -> None:
     there = len(jax.devices())
     if not 1 <= devices <= there:
@@ -148,3 +188,22 @@ def run_steps(
     sharded = jax.shard_map(share, mesh=_mesh(devices), in_specs=everywhere, out_specs=everywhere, check_vma=False)
     steps = sharded(seed, tasks, arrays, start, count)
     return steps._replace(state=eqx.combine(steps.state, rest))
+
+
+@eqx.filter_jit
+def run_steps_together(
+    config: Config,
+    seeds: UInt32[Array, "S"],
+    tasks: Tasks,
+    arrays: State,
+    rest: State,
+    start: Int[Array, ""],
+    count: Int[Array, ""],
+) -> Steps:
+    """`many_steps` of several runs in one dispatch. `tasks` and `arrays` have a leading axis, `rest` is of all."""
+
+    def each(seed, tasks, arrays):
+        steps = many_steps(config, seed, tasks, eqx.combine(arrays, rest), start, count)
+        return steps._replace(state=eqx.filter(steps.state, eqx.is_array))
+
+    return jax.vmap(each)(seeds, tasks, arrays)

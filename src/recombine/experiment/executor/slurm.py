@@ -232,7 +232,8 @@ class _Cluster:
 
 
 def _absolute(request: dict[str, Any]) -> dict[str, Any]:
-    return request | {"path": str(Path(request["path"]).resolve())}
+    runs = [_absolute(run) for run in request.get("runs", ())]
+    return request | {"path": str(Path(request["path"]).resolve())} | ({"runs": runs} if runs else {})
 
 
 class Work:

@@ -1,0 +1,123 @@
+"""Several runs by one program: each as it is alone, but for last bits."""
+
+import json
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import equinox as eqx
+import numpy as np
+import pytest
+
+from recombine.config import Config
+from recombine.errors import InputError
+from recombine.experiment import together
+from recombine.experiment.interrupt import StopRequest
+from recombine.experiment.plan import jobs_to_do, put_together
+from recombine.experiment.run import RunOptions, run
+from recombine.experiment.together import run_together
+from recombine.experiment.trained import load_trained
+from recombine.train.loop import NonFiniteLoss, train_together
+from tests.reliability.small_run import finish, small_config
+
+
+def configs(**changes) -> list[Config]:
+    """Two seeds, and another support."""
+    return [
+        small_config(seed=0, **changes),
+        small_config(seed=1, **changes),
+        small_config(seed=1, task={"support": "disconnected"}, **changes),
+    ]
+
+
+def paths(place: Path) -> list[Path]:
+    return [place / name for name in ("a", "b", "c")]
+
+
+def rows(path: Path) -> list[dict]:
+    return [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+
+
+def state(path: Path) -> str:
+    return json.loads((path / "status.json").read_text())["state"]
+
+
+def assert_as_alone(path: Path, alone: Path) -> None:
+    assert state(path) == "done"
+    assert [row["step"] for row in rows(path)] == [row["step"] for row in rows(alone)]
+    for row, other in zip(rows(path)[1:], rows(alone)[1:], strict=True):
+        np.testing.assert_allclose(row["loss"], other["loss"], rtol=1e-4)
+        np.testing.assert_allclose(row["ood"]["r2"], other["ood"]["r2"], rtol=1e-3, atol=1e-4)
+
+
+def test_each_as_it_is_alone(tmp_path: Path) -> None:
+    list(run_together(configs(), paths(tmp_path / "together")))
+    for config, path, alone in zip(configs(), paths(tmp_path / "together"), paths(tmp_path / "alone"), strict=True):
+        finish(alone, config)
+        assert_as_alone(path, alone)
+    assert len({rows(path)[-1]["loss"] for path in paths(tmp_path / "together")}) == 3, "they are not one run"
+    assert load_trained(tmp_path / "together" / "b").config.seed == 1
+
+
+def test_they_go_on_where_they_were_left_though_one_is_behind(tmp_path: Path) -> None:
+    """As after a crash between the saves of two of them."""
+    place, request = tmp_path / "together", StopRequest()
+    every = configs(optimizer={"num_steps": 600})
+    for progress in run_together(every, paths(place), request=request):
+        if progress.step > 200:
+            request.signum = signal.SIGTERM
+    assert {state(path) for path in paths(place)} == {"interrupted"}
+    one = rows(place / "b")
+    (place / "b").rename(tmp_path / "old")
+    list(run(every[1], place / "b", RunOptions(stop_at=100, together=True)))
+    assert len(rows(place / "b")) < len(one)
+    said: list[str] = []
+    list(run_together(every, paths(place), say=said.append))
+    assert "going on from step 100" in said
+    for config, path, alone in zip(every, paths(place), paths(tmp_path / "alone"), strict=True):
+        finish(alone, config)
+        assert_as_alone(path, alone)
+
+
+def test_one_that_diverges_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parameters that are not finite have no finite loss."""
+
+    def spoiled(config, seeds, tasks, states, *rest):
+        bad = eqx.tree_at(lambda state: state.model.readout.weight, states[1], replace_fn=lambda w: w * np.nan)
+        return train_together(config, seeds, tasks, [states[0], bad, states[2]], *rest)
+
+    monkeypatch.setattr(together, "train_together", spoiled)
+    with pytest.raises(NonFiniteLoss, match="1 of 3 runs diverged: b"):
+        list(run_together(configs(), paths(tmp_path)))
+    assert [state(path) for path in paths(tmp_path)] == ["done", "failed", "done"]
+    assert rows(tmp_path / "a")[-1]["step"] == 12
+    assert rows(tmp_path / "b")[-1]["step"] == 0
+
+
+def test_one_shape(tmp_path: Path) -> None:
+    wide = small_config(model={"embed_dim": 8})
+    with pytest.raises(InputError, match="one shape"):
+        list(run_together([small_config(), wide], [tmp_path / "a", tmp_path / "b"]))
+    assert not (tmp_path / "a").exists()
+
+
+def test_alone_what_was_together_is_said_to_be_different(tmp_path: Path) -> None:
+    list(run_together(configs(), paths(tmp_path), RunOptions(stop_at=4)))
+    with pytest.raises(InputError, match=r"machine.together: True → None"):
+        finish(tmp_path / "a", configs()[0])
+
+
+def test_which_jobs_go_together(tmp_path: Path) -> None:
+    small, wide = small_config(), small_config(model={"embed_dim": 8})
+    wanted = {f"{name}{seed}": replace(c, seed=seed) for seed in range(3) for name, c in (("s", small), ("w", wide))}
+    jobs = jobs_to_do(wanted, tmp_path, ["selection"])
+    found = put_together(jobs, wanted, 2)
+    groups = [[Path(one["path"]).name for one in job.request.get("runs", [])] for job in found]
+    assert [group for group in groups if group] == [["s0", "s1"], ["w0", "w1"]]
+    assert [job.name for job in found if job.request["kind"] == "train"] == [
+        "s0 and 1 more",
+        "w0 and 1 more",
+        "s2",
+        "w2",
+    ]
+    assert sum(job.request["kind"] == "references" for job in found) == 3
