@@ -1,4 +1,4 @@
-"""Several runs of one shape, trained by one program: for accelerators that one run would not fill.
+"""Several runs of one shape, trained by one program: for accelerators that one would not fill.
 
 Each run has its directory, as if it were alone; only its last bits differ.
 """
