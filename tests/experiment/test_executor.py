@@ -4,12 +4,13 @@ import os
 import signal
 import subprocess
 import sys
+from collections import deque
 from pathlib import Path
 
 import pytest
 
 from recombine.config_file import write_toml
-from recombine.experiment.executor.local import run_jobs
+from recombine.experiment.executor.local import next_job, run_jobs
 from recombine.experiment.interrupt import StopRequest
 from recombine.experiment.job import Job
 from tests.reliability.small_run import small_config
@@ -57,3 +58,23 @@ def status_process(run: Path) -> int:
     import json
 
     return json.loads((run / "status.json").read_text())["process"]
+
+
+def test_a_worker_takes_what_it_has_compiled() -> None:
+    """And otherwise what no other has; but nothing is put off by more than a few."""
+
+    def order(shapes: str, mine: str, others: str) -> str:
+        """The names of the jobs, which are their places, as a worker takes them."""
+        jobs = [Job(str(i), {"shape": None if shape == "-" else shape}) for i, shape in enumerate(shapes)]
+        waiting, compiled, taken = deque(jobs), set(mine), ""
+        while waiting:
+            job = next_job(waiting, compiled, set(others))
+            taken += job.name
+            compiled |= {job.request["shape"]} - {None}
+        return taken
+
+    assert order("abab", "", "") == "0213"
+    assert order("abab", "b", "") == "1302"
+    assert order("abab", "", "a") == "1302", "the other one does the rest of a"
+    assert order("-a-a", "", "a") == "0213"
+    assert order("aaaaaaaaab", "b", "a")[0] == "0", "too far away"

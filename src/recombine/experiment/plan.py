@@ -1,5 +1,6 @@
 """From runs that are wanted to the jobs that are still to be done."""
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -37,7 +38,7 @@ def jobs_to_do(
             jobs[references] = Job(title, _request("references", config, directory))
         path = out / name
         if not (is_done(path) and all(_measured(path, kind, config) for kind in after)):
-            more = {"resume_anyway": resume_anyway, "after": after}
+            more = {"resume_anyway": resume_anyway, "after": after, "shape": _shape(config)}
             jobs[name] = Job(name, _request("train", config, path) | more)
     return list(jobs.values())
 
@@ -90,3 +91,8 @@ def _measured(path: Path, kind: After, config: Config) -> bool:
 
 def _request(kind: str, config: Config, path: Path) -> dict[str, Any]:
     return {"kind": kind, "config": write_toml(config), "path": str(path), "own": own_model(config)}
+
+
+def _shape(config: Config) -> str:
+    """The same for runs that take the same programs."""
+    return hashlib.sha256(repr(compiled_part(config)).encode()).hexdigest()[:16]

@@ -7,14 +7,16 @@ import subprocess
 import sys
 import threading
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import suppress
+from itertools import chain, islice
 from typing import Any
 
 from recombine.experiment.interrupt import StopRequest
 from recombine.experiment.job import Event, Job
 
 SECONDS_TO_LEAVE = 30.0
+AHEAD = 8  # jobs among which a worker looks for one that it has compiled already
 
 
 class _Worker:
@@ -23,6 +25,7 @@ class _Worker:
     def __init__(self, events: "queue.Queue[tuple[_Worker, str, dict[str, Any]]]"):
         self.events = events
         self.job: Job | None = None
+        self.shapes: set[str] = set()  # of the jobs it has had: it has their programs
         self.said: deque[str] = deque(maxlen=20)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "recombine.experiment.worker"],
@@ -41,6 +44,8 @@ class _Worker:
 
     def give(self, job: Job) -> None:
         self.job = job
+        if shape := job.request.get("shape"):
+            self.shapes.add(shape)
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):  # it has ended, which the listening thread tells
             self.process.stdin.write(json.dumps(job.request) + "\n")
@@ -95,7 +100,7 @@ def run_jobs(jobs: Sequence[Job], workers: int, request: StopRequest, retries: i
                     worker.end()
             while waiting and len(busy) < workers:
                 worker = idle.pop() if idle else _Worker(events)
-                worker.give(waiting.popleft())
+                worker.give(next_job(waiting, worker.shapes, set().union(*(other.shapes for other in busy))))
                 busy.append(worker)
                 assert worker.job is not None
                 yield Event(worker.job, "started", {})
@@ -127,3 +132,17 @@ def run_jobs(jobs: Sequence[Job], workers: int, request: StopRequest, retries: i
             except subprocess.TimeoutExpired:
                 worker.process.kill()
             worker.listening.join(SECONDS_TO_LEAVE)
+
+
+def next_job(waiting: "deque[Job]", compiled: Set[str], others: Set[str]) -> Job:
+    """Of the next few, the first that the worker has compiled; else the first that no other has; else the first.
+
+    A job without a shape, the references of some runs, is as good as any.
+    """
+    near = list(islice(waiting, AHEAD))
+    shapes = [job.request.get("shape") for job in near]
+    known = (i for i, shape in enumerate(shapes) if shape in compiled)
+    fresh = (i for i, shape in enumerate(shapes) if shape not in others)
+    job = near[next(chain(known, fresh), 0)]
+    waiting.remove(job)
+    return job
