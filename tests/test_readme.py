@@ -30,7 +30,7 @@ def tree(room: Path = ROOT / "src" / "recombine", indent: int = 2) -> list[str]:
     for path in sorted(room.iterdir()):
         if path.suffix == ".py" and path.name != "__init__.py":
             lines.append(line(path, path.name))
-        elif path.is_dir() and path.name != "__pycache__":
+        elif (path / "__init__.py").is_file():
             lines += [line(path / "__init__.py", f"{path.name}/"), *tree(path, indent + 2)]
     return lines
 

@@ -27,8 +27,21 @@ MAY_IMPORT = {
     "experiment": BASE | {"task", "model", "config", "config_file", "preset", "train", "measure"},
     "report": BASE | {"task", "config", "config_file", "measure", "experiment"},
     "bench": BASE | {"task", "config", "config_file", "preset", "model", "train", "experiment"},
+    "serve": BASE | {"task", "config", "config_file", "model", "train", "measure", "experiment", "report"},
     "cli": BASE
-    | {"task", "config", "config_file", "preset", "model", "train", "measure", "experiment", "report", "bench"},
+    | {
+        "task",
+        "config",
+        "config_file",
+        "preset",
+        "model",
+        "train",
+        "measure",
+        "experiment",
+        "report",
+        "bench",
+        "serve",
+    },
     "__main__": {"cli"},
     "__init__": set(),
 }

@@ -28,6 +28,7 @@ class Stream(IntEnum):
     active_modules = 10  # tasks of k active modules; the step is k
     modules = 11  # inputs on which a student's modules are compared with the teacher's
     intervene = 12  # random subspaces
+    explore = 13  # tasks that somebody composes; step 1 draws a fresh teacher
 
 
 def stream_key(seed: int | Int[Array, ""], stream: Stream, step: int | Int[Array, ""] = 0) -> Key[Array, ""]:

@@ -67,8 +67,10 @@ class Browser:
         os.waitpid(self.process, 0)
         shutil.rmtree(self.profile, ignore_errors=True)
 
-    def open(self, page: Path, width: int = 1280, height: int = 900, scheme: str = "light") -> None:
-        """A new tab of that size with the page in it, when all its plots are there."""
+    def open(
+        self, page: Path | str, width: int = 1280, height: int = 900, scheme: str = "light", ready: str = "yes"
+    ) -> None:
+        """A new tab of that size with the page (a file or an address) in it, when it says that it is ready."""
         former, self.target = self.target, self.call("Target.createTarget", url="about:blank")["targetId"]
         if former:
             self.call("Target.closeTarget", targetId=former)
@@ -78,8 +80,8 @@ class Browser:
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.resize(width, height)
         self.problems, self.requests = [], []
-        self.call("Page.navigate", url=page.resolve().as_uri())
-        self.wait_for("document.documentElement.dataset.ready === 'yes'")
+        self.call("Page.navigate", url=page if isinstance(page, str) else page.resolve().as_uri())
+        self.wait_for(f"document.documentElement.dataset.ready === '{ready}'")
 
     def resize(self, width: int, height: int = 900) -> None:
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}

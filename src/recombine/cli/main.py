@@ -17,6 +17,7 @@ from recombine.cli.eval import Eval
 from recombine.cli.printing import complain, print_line
 from recombine.cli.report import Report
 from recombine.cli.reproduce import Reproduce
+from recombine.cli.serve import Serve
 from recombine.cli.sweep import Sweep
 from recombine.cli.task import Task
 from recombine.cli.train import Train
@@ -36,6 +37,7 @@ Command = (
     | Annotated[Task, tyro.conf.subcommand("task")]
     | Annotated[Construct, tyro.conf.subcommand("construct")]
     | Annotated[Sweep, tyro.conf.subcommand("sweep")]
+    | Annotated[Serve, tyro.conf.subcommand("serve")]
     | Annotated[Bench, tyro.conf.subcommand("bench")]
 )
 
@@ -71,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def parse(arguments: list[str]) -> Reproduce | Train | Eval | Report | Task | Construct | Sweep | Bench:
+def parse(arguments: list[str]) -> Reproduce | Train | Eval | Report | Task | Construct | Sweep | Serve | Bench:
     """The command that the arguments name, or an InputError in one line."""
     markers = (tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
     description = "Can an in-context learner recombine what it knows? (--version prints the version.)"

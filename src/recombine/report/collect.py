@@ -68,7 +68,7 @@ def collect(paths: Sequence[Path]) -> Study:
     """Every run in the directories, which must belong together."""
     found: dict[Path, RunRecord] = {}
     for path in paths:
-        directories = list(_run_directories(path, DEPTH))
+        directories = list(run_directories(path, DEPTH))
         if not directories:
             raise InputError("runs", str(path), f"no run in it (a run directory has a {CONFIG})")
         for directory in directories:
@@ -107,17 +107,17 @@ def _made(path: Path) -> dict[str, Any]:
 def check_belongs(path: Path, planned: Mapping[str, Config]) -> None:
     """Refuse runs in a directory that could not be in one report with those that are to be made there."""
     made = [_record(path / name, config) for name, config in planned.items()]
-    others = [other for other in _run_directories(path, DEPTH) if other not in {run.path for run in made}]
+    others = [other for other in run_directories(path, DEPTH) if other not in {run.path for run in made}]
     _check_together(made + [_record(other, run_config(other)) for other in others])
 
 
-def _run_directories(path: Path, depth: int) -> Iterator[Path]:
+def run_directories(path: Path, depth: int) -> Iterator[Path]:
     if (path / CONFIG).is_file():
         yield path
     elif depth and path.is_dir():
         for child in sorted(path.iterdir()):
             if child.is_dir() and not child.is_symlink() and not child.name.startswith("."):
-                yield from _run_directories(child, depth - 1)
+                yield from run_directories(child, depth - 1)
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,90 @@
+"""`recombine serve`: watch runs, and play with trained models, in a browser."""
+
+import os
+import socket
+import webbrowser
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from recombine.checks import check_size
+from recombine.cli.printing import note, print_line
+from recombine.errors import InputError
+
+NICENESS = 10  # training goes before
+
+
+@dataclass(frozen=True)
+class Serve:
+    """A page of the runs in a directory: watch them train, compare them, and play with trained models."""
+
+    directory: tyro.conf.Positional[Path] = Path("runs")
+    """Where runs are, directly or some levels below."""
+    demo: bool = False
+    """The trained models that come with Recombine, instead of a directory's."""
+    model: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
+    """package.module:Class: a model of your own that runs are of."""
+    port: int = 8642
+    """On this machine only; 0 for any that is free. From elsewhere: ssh -L 8642:localhost:8642 HOST."""
+    open: bool = False
+    """Open it in a browser."""
+
+    def run(self) -> None:
+        directory = demo_directory() if self.demo else self.directory
+        if not directory.is_dir():
+            hint = "" if self.demo else "; --demo has something to play with"
+            raise InputError("directory", str(directory), f"there is no such directory{hint}")
+        check_size("port", self.port, least=0, most=65_535)
+        if self.model:
+            from recombine.model.own import import_model
+
+            import_model(self.model)
+        try:
+            import uvicorn
+
+            from recombine.serve.app import make_app
+        except ImportError as error:
+            raise InputError("serve", error.name, "is not installed: pip install 'recombine[serve]'") from error
+        from recombine.experiment.machine import prepare
+
+        with suppress(OSError):
+            os.nice(NICENESS)
+        prepare(1)
+        with _bound(self.port) as listening:
+            address = f"http://localhost:{listening.getsockname()[1]}"
+            print_line(address)
+            note("Ctrl-C ends it.")
+            config = uvicorn.Config(
+                make_app(directory, self.model),
+                log_level="warning",
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                limit_concurrency=500,
+                timeout_graceful_shutdown=1,
+            )
+            if self.open:
+                webbrowser.open(address)
+            uvicorn.Server(config).run(sockets=[listening])
+
+
+def demo_directory() -> Path:
+    """The trained models of the package."""
+    import recombine
+
+    return Path(recombine.__file__).with_name("demo")
+
+
+def _bound(port: int) -> socket.socket:
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind(("127.0.0.1", port))
+        listening.listen(128)  # whoever comes before the server is ready waits
+    except OSError as error:
+        listening.close()
+        raise InputError("port", port, f"cannot be used ({error.strerror}); --port 0 takes any that is free") from error
+    return listening

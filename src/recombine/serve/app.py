@@ -1,0 +1,212 @@
+"""The routes: a page, its files, and what it asks for. All of them read."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from recombine import __version__
+from recombine.config import SHIPPED
+from recombine.errors import InputError
+from recombine.report import theme
+from recombine.report.series import quantile
+from recombine.serve.guard import Guard
+from recombine.serve.library import Library, Seen
+from recombine.serve.live import Watch, cancelled
+from recombine.serve.process import Busy, ExplorerProcess, Refused
+
+STATIC = Path(__file__).with_name("static")
+TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+MOST_CURVES = 2_000
+FEW_POINTS = 60
+
+
+def make_app(root: Path, own: str | None = None) -> Starlette:
+    """The server of the runs under `root`. `own` is a class of the user's that runs may be of."""
+    server = Server(root, own)
+    return Starlette(
+        routes=server.routes(),
+        middleware=[Middleware(Guard)],
+        exception_handlers={
+            InputError: _refused,
+            Refused: _refused,
+            HTTPException: _not_there,
+            Busy: lambda request, error: JSONResponse({"error": "busy; ask again"}, 503),
+        },
+        lifespan=server.lifespan,
+    )
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    return JSONResponse({"error": str(error)}, 400)
+
+
+async def _not_there(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    return JSONResponse({"error": "there is nothing here"}, status)
+
+
+class Server:
+    """What the routes share."""
+
+    def __init__(self, root: Path, own: str | None):
+        self.library = Library(root)
+        self.watch = Watch(self.library)
+        self.explorer = ExplorerProcess()
+        self.own = own
+        self.files = {path.name: path.read_bytes() for path in STATIC.iterdir() if path.suffix in TYPES}
+        self.verdicts: dict[str, tuple[Any, dict[str, Any]]] = {}
+
+    @asynccontextmanager
+    async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        await self.watch.look_once()
+        watching = asyncio.create_task(self.watch.go_on())
+        try:
+            yield
+        finally:
+            await cancelled(watching)
+            await self.explorer.end()
+
+    def routes(self) -> list[Route]:
+        answers: dict[str, Callable[..., Any]] = {
+            "/": self.page,
+            "/static/{name}": self.file,
+            "/api/runs": self.runs,
+            "/api/events": self.events,
+            "/api/curves": self.curves,
+            "/api/difference": self.difference,
+            "/api/claims": self.claims,
+            "/api/models": self.models,
+            "/api/explore": self.explore,
+        }
+        return [Route(path, answer) for path, answer in answers.items()]
+
+    async def page(self, request: Request) -> Response:
+        return Response(self.files["index.html"], media_type=TYPES[".html"])
+
+    async def file(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name == "vega.js" and name not in self.files:
+            from recombine.report.document import vega
+
+            self.files[name] = (await asyncio.to_thread(vega)).encode()
+        if name not in self.files:
+            raise HTTPException(404)
+        return Response(self.files[name], media_type=TYPES[Path(name).suffix])
+
+    async def runs(self, request: Request) -> Response:
+        return JSONResponse(
+            {
+                "version": __version__,
+                "directory": self.library.root.name,
+                "number": self.watch.number,
+                "runs": self.library.table(),
+                "sweeps": self.library.sweeps(),
+                "studies": self.library.studies(),
+                "themes": {tone: theme.config([], tone == "dark", size=12) for tone in ("light", "dark")},
+                "colors": {
+                    tone: dict(zip(theme.KNOWN, theme.colors(list(theme.KNOWN), tone == "dark"), strict=True))
+                    | {"": [pair[tone == "dark"] for pair in theme.OWN]}
+                    for tone in ("light", "dark")
+                },
+                "quantiles": {str(count): quantile(count) for count in range(3, 31)},
+            }
+        )
+
+    async def events(self, request: Request) -> Response:
+        since = _integer(request.headers.get("last-event-id") or request.query_params.get("since", "0"), "since")
+        return StreamingResponse(self.watch.follow(since), media_type="text/event-stream")
+
+    async def curves(self, request: Request) -> Response:
+        names = request.query_params.getlist("run")[:MOST_CURVES]
+        found = await asyncio.to_thread(lambda: {name: self.library.curve(name) for name in names})
+        if len(names) > 100:
+            found = {name: _thinned(curve) for name, curve in found.items()}
+        return JSONResponse(found)
+
+    async def difference(self, request: Request) -> Response:
+        one, other = (request.query_params.get(name, "") for name in ("one", "other"))
+        return JSONResponse({"fields": self.library.difference(one, other)})
+
+    async def claims(self, request: Request) -> Response:
+        study = request.query_params.get("study", "")
+        if study not in self.library.studies():
+            raise InputError("study", study, "no such directory of runs here")
+        return JSONResponse(await asyncio.to_thread(self._verdicts, study))
+
+    def _verdicts(self, study: str) -> dict[str, Any]:
+        """The claims as far as a study's runs go; kept until one of them changes."""
+        from recombine.report.collect import collect
+        from recombine.report.verdict import judge
+
+        stamps = [seen.stamp for seen in self.library.runs.values() if seen.shown["study"] == study]
+        if study not in self.verdicts or self.verdicts[study][0] != stamps:
+            try:
+                found = [verdict.as_dict() for verdict in judge(collect([self.library.root / study]))]
+                answer: dict[str, Any] = {"verdicts": found}
+            except (InputError, OSError, ArithmeticError) as error:
+                answer = {"error": str(error)}
+            self.verdicts[study] = (stamps, answer)
+        return self.verdicts[study][1]
+
+    async def models(self, request: Request) -> Response:
+        """What the explorer can be asked about these runs."""
+        return JSONResponse({"models": await self._ask(request, "describe")})
+
+    async def explore(self, request: Request) -> Response:
+        """One task, and what one or two models make of it."""
+        given = request.query_params
+        task = {
+            "weights": _numbers(given.get("weights", ""), "weights"),
+            "length": _integer(given.get("length", ""), "length"),
+            "draw": _integer(given.get("draw", "0"), "draw"),
+            "fresh": _integer(given["fresh"], "fresh") if "fresh" in given else None,
+            "teacher_of": _integer(given.get("teacher_of", "0"), "teacher_of"),
+            "direction": _integer(given.get("direction", "0"), "direction"),
+        }
+        latents = [_numbers(given[name], name) if name in given else None for name in ("latent0", "latent1")]
+        return JSONResponse(await self._ask(request, "explore", task=task, latents=latents))
+
+    async def _ask(self, request: Request, what: str, **more: Any) -> Any:
+        runs = [self.library.find(name) for name in request.query_params.getlist("run")[:2]]
+        if not runs:
+            raise InputError("run", "", "name one or two runs")
+        own = [kind for run in runs if (kind := self._importable(run))]
+        return await self.explorer.ask({"ask": what, "paths": [str(run.path) for run in runs], "own": own, **more})
+
+    def _importable(self, run: Seen) -> str | None:
+        """The class that a run's model is of, if it is not ours. A run directory alone never has anything imported."""
+        kind = str((run.config.get("model") or {}).get("kind", ""))
+        if ":" not in kind:
+            return None
+        if kind not in (*SHIPPED, self.own):
+            raise InputError("run", run.name, f"its model is {kind}: serve with --model {kind} to have it imported")
+        return kind
+
+
+def _integer(text: str, name: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 12):
+        raise InputError(name, text, "a whole number")
+    return int(text)
+
+
+def _numbers(text: str, name: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise InputError(name, text, "numbers, with commas between them") from error
+
+
+def _thinned(curve: dict[str, Any]) -> dict[str, Any]:
+    count = len(curve["steps"])
+    every = -(-count // FEW_POINTS) or 1
+    kept = [i for i in range(count) if i % every == 0 or i == count - 1]
+    return {name: [values[i] for i in kept] for name, values in curve.items()}

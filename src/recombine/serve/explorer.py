@@ -1,0 +1,341 @@
+"""What trained models make of one task that somebody composes.
+
+The shapes of everything are settled beforehand (a few context lengths, a number of queries), so that a model is
+compiled once for each length and then answers in milliseconds.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from math import sqrt
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from recombine.checks import check_number, check_seed
+from recombine.config import Config
+from recombine.errors import InputError
+from recombine.experiment.evaluate import read_episodes
+from recombine.experiment.trained import load_trained
+from recombine.measure.probe import fit_probe
+from recombine.measure.ridge import Ridge
+from recombine.model.batch import given_latent, predict_batch
+from recombine.model.build import Model
+from recombine.model.output import Trace
+from recombine.stream import Stream, stream_key
+from recombine.task.episode import sample_input
+from recombine.task.mask import Mask, format_mask
+from recombine.task.split import sample_masks
+from recombine.task.teacher import Teacher, init_teacher
+from recombine.train.step import config_teacher
+
+NUM_QUERIES = 160  # inputs on which a task's R² is measured
+NUM_SLICE = 61  # points along a line through input space
+REACH = sqrt(3)  # inputs are uniform on [−√3, √3] in every entry
+PROBE_EPISODES = 2_000
+MOST_LOADED = 8
+MOST_RUNS = 2
+
+
+def context_lengths(trained_on: int) -> list[int]:
+    """The numbers of context examples that can be chosen: a few below what the model trained on, and some above."""
+    few = [1, 2, 3, 4, 6, 8, 11, 15, 19, 23, 27, 31, 47, 63, 95, 127]
+    return sorted({n for n in few if n <= 2 * trained_on} | {trained_on - 1})
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task that somebody composed."""
+
+    weights: tuple[float, ...]
+    """Of the modules, 0 for those that it does not use."""
+    length: int
+    """How many context examples it is shown with."""
+    draw: int = 0
+    """Draws the context, the queries and the line."""
+    fresh: int | None = None
+    """Draws a teacher that no run was trained on: the control."""
+    teacher_of: int = 0
+    """Which of the runs' teachers labels it."""
+    direction: int = 0
+    """Of the line through input space: an axis from 1, or 0 for a random one."""
+
+    def __post_init__(self) -> None:
+        for weight in self.weights:
+            check_number("weights", weight, least=0.0)
+        if not any(weight > 0 for weight in self.weights):
+            raise InputError("weights", list(self.weights), "at least one module must be active")
+        check_seed("draw", self.draw)
+        if self.fresh is not None:
+            check_seed("fresh", self.fresh)
+
+    @property
+    def mask(self) -> Mask:
+        return tuple(int(weight > 0) for weight in self.weights)
+
+    @property
+    def latent(self) -> Float[Array, "M"]:
+        """As Algorithm 1 makes it from a point of the simplex: half-way to the mask's corner."""
+        weights, mask = jnp.asarray(self.weights, jnp.float32), jnp.asarray(self.mask, jnp.float32)
+        return 0.5 * (weights / weights.sum() + mask)
+
+
+class Loaded(NamedTuple):
+    """A run's model, and what is needed to read its mind."""
+
+    config: Config
+    model: Model
+    step: int
+    teacher: Teacher
+    probe: Ridge | None
+    """From the last residual stream to the teacher's latent."""
+    stamp: int
+
+
+class Explorer:
+    """Answers questions about trained models. Not thread-safe: it lives in a process of its own."""
+
+    def __init__(self) -> None:
+        self.loaded: OrderedDict[Path, Loaded] = OrderedDict()
+        self.compiled: set[tuple[Path, int, int]] = set()
+
+    def describe(self, path: Path) -> dict[str, Any]:
+        """What there is to know of a run before a task is composed."""
+        one = self._load(path)
+        support = one.config.task.support
+        return {
+            "model": one.config.model.label,
+            "step": one.step,
+            "seed": one.config.seed,
+            "support": support.name,
+            "modules": support.num_modules,
+            "masks": {
+                "trained": [format_mask(mask) for mask in support.masks],
+                "held_out": [format_mask(mask) for mask in support.held_out],
+            },
+            "input_dim": one.config.task.input_dim,
+            "trained_length": one.config.task.episode_length - 1,
+            "lengths": context_lengths(one.config.task.episode_length),
+            "latent_dim": _latent_dim(one),
+        }
+
+    def explore(self, paths: list[Path], task: Task, latents: list[list[float] | None]) -> dict[str, Any]:
+        """Each model's predictions, and what it computed on the way. `latents` replaces what a model inferred."""
+        if not 1 <= len(paths) <= MOST_RUNS:
+            raise InputError("run", len(paths), f"one or {MOST_RUNS} of them")
+        runs = [self._load(path) for path in paths]
+        first = runs[0].config.task
+        _check_alike(runs)
+        if len(task.weights) != first.num_modules:
+            raise InputError("weights", list(task.weights), f"{first.num_modules} of them, one per module")
+        if task.length not in context_lengths(first.episode_length):
+            raise InputError("length", task.length, f"one of {context_lengths(first.episode_length)}")
+        if not 0 <= task.direction <= first.input_dim:
+            raise InputError("direction", task.direction, f"an axis from 1 to {first.input_dim}, or 0")
+        if not 0 <= task.teacher_of < len(runs):
+            raise InputError("teacher_of", task.teacher_of, f"one of the {len(runs)} runs, from 0")
+        teacher = runs[task.teacher_of].teacher
+        if task.fresh is not None:
+            teacher = _fresh_teacher(task.fresh, teacher)
+        z = task.latent
+        scene = _scene(_key(task), teacher, z, task.length, jnp.asarray(task.direction))
+        answers = []
+        for i, (path, run) in enumerate(zip(paths, runs, strict=True)):
+            latent = latents[i] if i < len(latents) else None
+            answers.append(_answer(run, scene, z, _checked_latent(run, latent)))
+            self.compiled.add((path, run.stamp, task.length))
+        mask = format_mask(task.mask)
+        support = runs[task.teacher_of].config.task.support
+        kinds = {"trained": support.masks, "held_out": support.held_out}
+        return {
+            "mask": mask,
+            "kind": "control" if task.fresh is not None else _kind(mask, kinds),
+            "latent": _list(z),
+            "context": {"y": _list(scene.context_y)},
+            "truth": {"y": _list(scene.query_y), "slice": _list(scene.slice_y)},
+            "slice": {"t": _list(scene.slice_t), "context": _list(scene.context_x @ scene.direction)},
+            "ridge": _ridge_r2(scene),
+            "models": answers,
+        }
+
+    def warm(self, paths: list[Path]) -> bool:
+        """Compile one more length of these models; False when there is none left."""
+        for path in paths:
+            run = self._load(path)
+            length = run.config.task.episode_length
+            for n in sorted(context_lengths(length), key=lambda n: abs(n - length + 1)):
+                if (path, run.stamp, n) not in self.compiled:
+                    weights = (1.0, *[0.0] * (run.config.task.num_modules - 1))
+                    self.explore([path], Task(weights, n), [])
+                    return True
+        return False
+
+    def _load(self, path: Path) -> Loaded:
+        stamp = _newest(path)
+        known = self.loaded.get(path)
+        if known is None or known.stamp != stamp:
+            config, model, step = load_trained(path)
+            if given_latent(model):
+                raise InputError("run", path.name, "is given the latent: there is nothing to infer")
+            teacher = config_teacher(config)
+            known = Loaded(config, model, step, teacher, _fit(config, model, teacher), stamp)
+        self.loaded[path] = known
+        self.loaded.move_to_end(path)
+        while len(self.loaded) > MOST_LOADED:
+            self.loaded.popitem(last=False)
+        return known
+
+
+class Scene(NamedTuple):
+    """A context, queries and a line, all labelled."""
+
+    context_x: Float[Array, "n d"]
+    context_y: Float[Array, "n"]
+    query_x: Float[Array, "Q d"]
+    query_y: Float[Array, "Q"]
+    slice_x: Float[Array, "S d"]
+    slice_y: Float[Array, "S"]
+    slice_t: Float[Array, "S"]
+    direction: Float[Array, "d"]
+
+
+@eqx.filter_jit
+def _scene(key: Array, teacher: Teacher, z: Float[Array, "M"], length: int, axis: Array) -> Scene:
+    """The context's examples are the first of a longer list: with more of them, those that were there stay."""
+    input_dim = teacher.theta.shape[-1]
+    context_key, query_key, direction_key, base_key = jax.random.split(key, 4)
+    keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(context_key, jnp.arange(length, dtype=jnp.uint32))
+    context_x = jax.vmap(lambda key: sample_input(key, (input_dim,)))(keys)
+    query_x = sample_input(query_key, (NUM_QUERIES, input_dim))
+    random = jax.random.normal(direction_key, (input_dim,), jnp.float32)
+    axes = jnp.concatenate([(random / jnp.linalg.norm(random))[None], jnp.eye(input_dim, dtype=jnp.float32)])
+    direction = axes[axis]
+    slice_t = jnp.linspace(-REACH, REACH, NUM_SLICE, dtype=jnp.float32)
+    base = sample_input(base_key, (input_dim,))  # a line through the origin would be unlike the inputs of training
+    slice_x = base - (base @ direction) * direction + slice_t[:, None] * direction
+    return Scene(
+        context_x,
+        teacher.label(z, context_x),
+        query_x,
+        teacher.label(z, query_x),
+        slice_x,
+        teacher.label(z, slice_x),
+        slice_t,
+        direction,
+    )
+
+
+@eqx.filter_jit
+def _run(model: Model, compute: Any, scene: Scene, latent: Array | None) -> tuple[Array, Array, Trace]:
+    """Predictions for the queries and the line, and the trace of the first query."""
+    _, trace = model(scene.context_x, scene.context_y, scene.query_x[0])
+    x = jnp.concatenate([scene.query_x, scene.slice_x])
+    if trace.latent is not None and hasattr(model, "execute"):
+        executes: Any = model
+        z = trace.latent if latent is None else latent
+        y = jax.vmap(lambda x: executes.execute(z, x))(x)
+    else:
+        shared = (scene.context_x, scene.context_y)
+        context_x, context_y = (jnp.broadcast_to(array, (len(x), *array.shape)) for array in shared)
+        y = predict_batch(model, context_x, context_y, x, compute)
+    return y[:NUM_QUERIES], y[NUM_QUERIES:], trace
+
+
+def _answer(run: Loaded, scene: Scene, z: Array, latent: Array | None) -> dict[str, Any]:
+    query_y, slice_y, trace = _run(run.model, run.config.compute, scene, latent)
+    found: dict[str, Any] = {
+        "model": run.config.model.label,
+        "y": _list(query_y),
+        "slice": _list(slice_y),
+        "r2": _r2(query_y, scene),
+        "inferred": None if trace.latent is None else _list(trace.latent),
+        "used": None if latent is None else _list(latent),
+        "decoded": None,
+        "attention": None,
+    }
+    if run.probe is not None and trace.residual is not None:
+        residual = np.asarray(trace.residual[-1, -1], np.float64)
+        found["decoded"] = _list(residual @ np.asarray(run.probe.weights) + np.asarray(run.probe.intercept))
+    if trace.attention is not None:
+        found["attention"] = np.asarray(trace.attention[:, :, -1], np.float64).round(4).tolist()
+    return found
+
+
+def _r2(predicted: Array, scene: Scene) -> float | None:
+    """On this very task: over its queries, against the context's mean."""
+    y, mean = np.asarray(scene.query_y, np.float64), float(np.mean(np.asarray(scene.context_y, np.float64)))
+    spread = np.sum((y - mean) ** 2)
+    r2 = 1 - np.sum((y - np.asarray(predicted, np.float64)) ** 2) / spread if spread > 0 else np.nan
+    return float(r2) if np.isfinite(r2) else None
+
+
+def _ridge_r2(scene: Scene) -> float | None:
+    """What ridge regression on the context makes of it (λ = 1, intercept unpenalised)."""
+    x, y = np.asarray(scene.context_x, np.float64), np.asarray(scene.context_y, np.float64)
+    center, mean = x.mean(axis=0), y.mean()
+    weights = np.linalg.solve((x - center).T @ (x - center) + np.eye(x.shape[1]), (x - center).T @ (y - mean))
+    return _r2(jnp.asarray((np.asarray(scene.query_x, np.float64) - center) @ weights + mean), scene)
+
+
+def _fit(config: Config, model: Model, teacher: Teacher) -> Ridge | None:
+    task = config.task
+    episodes = sample_masks(config.seed, Stream.probe, teacher, task.support.masks, task.episode_length, PROBE_EPISODES)
+    probe = fit_probe(read_episodes(config, model, episodes), episodes.latent)
+    return None if probe is None else probe.residual[-1]
+
+
+def _fresh_teacher(seed: int, like: Teacher) -> Teacher:
+    num_modules, hidden_dim, input_dim = like.theta.shape
+    return eqx.filter_jit(init_teacher)(stream_key(seed, Stream.explore, 1), num_modules, input_dim, hidden_dim)
+
+
+def _key(task: Task) -> Array:
+    return stream_key(task.draw, Stream.explore)
+
+
+def _check_alike(runs: list[Loaded]) -> None:
+    for name in ("input_dim", "hidden_dim", "num_modules", "episode_length"):
+        values = [getattr(run.config.task, name) for run in runs]
+        if len(set(values)) > 1:
+            raise InputError("run", name, f"differs between the two: {values[0]} and {values[1]}")
+
+
+def _latent_dim(run: Loaded) -> int | None:
+    """Of a model whose latent can be changed."""
+    task = run.config.task
+    x, y = jnp.zeros((1, task.input_dim)), jnp.zeros(1)
+    if not hasattr(run.model, "execute"):
+        return None
+    latent = jax.eval_shape(lambda: run.model(x, y, x[0]).trace.latent)
+    return None if latent is None else latent.shape[0]
+
+
+def _checked_latent(run: Loaded, latent: list[float] | None) -> Array | None:
+    if latent is None:
+        return None
+    size = _latent_dim(run)
+    if size is None:
+        raise InputError("latent", latent, f"{run.config.model.label} has none to change")
+    if len(latent) != size:
+        raise InputError("latent", latent, f"{size} numbers")
+    for value in latent:
+        check_number("latent", value, least=-1e6, most=1e6)
+    return jnp.asarray(latent, jnp.float32)
+
+
+def _kind(mask: str, kinds: dict[str, Any]) -> str:
+    return next((kind for kind, masks in kinds.items() if mask in {format_mask(one) for one in masks}), "other")
+
+
+def _list(array: Any) -> list[float]:
+    return [float(f"{value:.6g}") for value in np.asarray(array, np.float64).tolist()]
+
+
+def _newest(path: Path) -> int:
+    """Changes when a run's checkpoint does."""
+    found = [path / "checkpoints", path / "model.safetensors"]
+    return max((one.stat().st_mtime_ns for one in found if one.exists()), default=0)

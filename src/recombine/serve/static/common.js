@@ -1,0 +1,113 @@
+"use strict";
+// What both views share: the address of the view, talking to the server, and drawing.
+const recombine = (() => {
+  const byId = (id) => document.getElementById(id);
+
+  // All text comes from run directories: it is set as text, never as markup.
+  function element(tag, attributes = {}, ...children) {
+    const made = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) {
+      if (name === "text") made.textContent = value;
+      else if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+      else if (value === true) made.setAttribute(name, "");
+      else if (value !== false && value !== null && value !== undefined) made.setAttribute(name, value);
+    }
+    made.append(...children);
+    return made;
+  }
+
+  function trouble(text) {
+    byId("trouble").textContent = text ?? "";
+    byId("trouble").hidden = !text;
+  }
+
+  async function ask(path, parameters = [], signal) {
+    const query = new URLSearchParams(parameters).toString();
+    const response = await fetch(query ? `${path}?${query}` : path, { signal });
+    const answer = await response.json();
+    if (!response.ok) throw new Error(answer.error ?? response.statusText);
+    return answer;
+  }
+
+  // The view and its state, as the part of the address behind #: a link restores it.
+  function readAddress() {
+    const [view, ...rest] = location.hash.slice(1).split("&");
+    return [view || "runs", new URLSearchParams(rest.join("&"))];
+  }
+
+  function writeAddress(view, parameters) {
+    const query = new URLSearchParams(parameters.filter(([, value]) => value !== null && value !== undefined)).toString();
+    const hash = `#${view}${query ? `&${query}` : ""}`;
+    if (hash !== location.hash) history.replaceState(null, "", hash);
+  }
+
+  const shared = { themes: {}, colors: {}, quantiles: {} };
+  const tone = () => document.documentElement.dataset.theme;
+
+  function colorOf(model) {
+    const colors = shared.colors[tone()];
+    if (colors[model] && model) return colors[model];
+    let sum = 0;
+    for (const letter of model) sum = (sum * 31 + letter.codePointAt(0)) >>> 0;
+    return colors[""][sum % colors[""].length];
+  }
+
+  function download(name, type, text) {
+    const url = URL.createObjectURL(new Blob([text], { type }));
+    element("a", { href: url, download: name }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 1000);
+  }
+
+  function csv(rows) {
+    const names = [...new Set(rows.flatMap((row) => Object.keys(row)))];
+    const cell = (value) => {
+      const text = value === null || value === undefined ? "" : String(value);
+      return /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+    };
+    return [names, ...rows.map((row) => names.map((name) => row[name]))].map((line) => line.map(cell).join(",")).join("\n") + "\n";
+  }
+
+  const drawn = new Map();
+
+  // A plot: drawn anew when its specification or the tone changes, otherwise only its data are.
+  async function plot(id, spec, data) {
+    const place = byId(id);
+    const key = JSON.stringify([spec, tone()]);
+    let known = drawn.get(id);
+    if (!known || known.key !== key || !known.view) {
+      known?.view?.finalize();
+      const chart = element("div", { class: "chart" });
+      const save = (kind) => async () => {
+        const { view, rows } = drawn.get(id);
+        if (kind === "svg") download(`${id}.svg`, "image/svg+xml", await view.toSVG());
+        else download(`${id}.csv`, "text/csv", csv(rows));
+      };
+      place.replaceChildren(chart, element("div", { class: "saves" },
+        element("button", { type: "button", text: "SVG", onclick: save("svg"), "aria-label": `Save the plot as SVG: ${id}` }),
+        element("button", { type: "button", text: "CSV", onclick: save("csv"), "aria-label": `Save the data as CSV: ${id}` })));
+      known = { key, view: null, rows: [] };
+      drawn.set(id, known);
+      const { view } = await vegaEmbed(chart, { ...spec, datasets: data }, {
+        mode: "vega-lite",
+        renderer: "svg",
+        ast: true, // expressions are interpreted: the page's policy forbids eval
+        config: shared.themes[tone()],
+        tooltip: { disableDefaultStyle: true },
+        defaultStyle: false,
+        actions: false,
+      });
+      if (drawn.get(id) !== known) return view.finalize();
+      known.view = view;
+    } else {
+      for (const [name, rows] of Object.entries(data)) known.view.data(name, rows);
+      await known.view.runAsync();
+    }
+    known.rows = Object.values(data).flat();
+    place.setAttribute("role", "group");
+  }
+
+  const redraws = new Set();
+  const number = (value, digits = 3) => (typeof value === "number" ? value.toFixed(digits).replace("-", "−") : "–");
+
+  return { byId, element, trouble, ask, readAddress, writeAddress, shared, tone, colorOf, plot, redraws, number };
+})();

@@ -1,0 +1,336 @@
+"use strict";
+// Compose a task, and see what trained models make of it.
+(() => {
+  const { byId, element, ask, plot, number, writeAddress, trouble, tone } = recombine;
+  const SVG = "http://www.w3.org/2000/svg";
+  const state = { runs: ["", ""], weights: [], length: null, draw: 0, fresh: null, direction: 0, latents: [null, null] };
+  let described = null; // of the two runs
+  let key = "";
+  let answer = null;
+  let names = [];
+
+  const chosen = () => state.runs.filter(Boolean);
+  const styles = () => getComputedStyle(document.documentElement);
+  const colors = () => [styles().getPropertyValue("--first").trim(), styles().getPropertyValue("--second").trim()];
+  const labels = () => answer.models.map((one, i) => (answer.models.length === 2 && answer.models[0].model === answer.models[1].model ? `${one.model} (${i + 1})` : one.model));
+  const maskOf = (weights) => weights.map((weight) => (weight > 0 ? "1" : "0")).join("");
+
+  function save() {
+    writeAddress("explore", [
+      ...state.runs.map((name, i) => [`run${i}`, name || null]), ["weights", state.weights.join(",") || null],
+      ["length", state.length], ["draw", state.draw || null], ["fresh", state.fresh], ["direction", state.direction || null],
+      ...state.latents.map((latent, i) => [`latent${i}`, latent?.join(",") ?? null]),
+    ]);
+  }
+
+  function fillRuns() {
+    const able = [...recombine.runs.all.values()].filter((run) => run.model && run.model !== "informed" && run.step > 0);
+    names = able.map((run) => run.name).sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+    const sizes = (name) => JSON.stringify(recombine.runs.all.get(name)?.sizes);
+    if (!names.includes(state.runs[0])) {
+      // A pair of the paper's two models that differ in nothing else.
+      const done = able.filter((run) => run.state === "done");
+      const mates = (one) => done.filter((run) => run.model === "hypertransformer" && run.support === one.support && run.seed === one.seed && sizes(run.name) === sizes(one.name) && run.study === one.study);
+      const first = done.filter((run) => run.model === "transformer").sort((a, b) => (b.support === "connected+") - (a.support === "connected+") || b.step - a.step).find((run) => mates(run).length) ?? done[0] ?? able[0];
+      state.runs = [first?.name ?? "", (first && mates(first)[0]?.name) ?? ""];
+    }
+    // Two models are shown the same task, so their tasks have the same sizes.
+    const alike = names.filter((name) => sizes(name) === sizes(state.runs[0]));
+    if (!alike.includes(state.runs[1])) state.runs[1] = "";
+    state.runs.forEach((name, i) => {
+      const options = (i ? alike : names).map((one) => element("option", { value: one, text: one }));
+      byId(`run${i}`).replaceChildren(...(i ? [element("option", { value: "", text: "none" })] : []), ...options);
+      byId(`run${i}`).value = name;
+    });
+  }
+
+  // The modules on a circle; pairs that were trained on or held out are edges.
+  function drawGraph() {
+    const count = described[0].modules;
+    const at = (i) => [135 + 100 * Math.sin((2 * Math.PI * i) / count), 125 - 100 * Math.cos((2 * Math.PI * i) / count)];
+    const svg = document.createElementNS(SVG, "svg");
+    svg.setAttribute("viewBox", "0 0 270 250");
+    svg.setAttribute("role", "group");
+    svg.setAttribute("aria-label", "The modules: choose those that the task uses");
+    const set = (tag, attributes) => {
+      const made = document.createElementNS(SVG, tag);
+      for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+      return made;
+    };
+    const mask = maskOf(state.weights);
+    for (const [kind, masks] of [["trained", described[0].masks.trained], ["held", described[0].masks.held_out]]) {
+      for (const one of masks) {
+        const ends = [...one].flatMap((bit, i) => (bit === "1" ? [i] : []));
+        if (ends.length !== 2) continue;
+        const [[x1, y1], [x2, y2]] = ends.map(at);
+        svg.append(set("line", { class: `${kind}${one === mask ? " chosen" : ""}`, x1, y1, x2, y2 }));
+      }
+    }
+    const focused = document.activeElement?.closest?.("#graph g")?.dataset.module;
+    for (let i = 0; i < count; i += 1) {
+      const [x, y] = at(i);
+      const on = state.weights[i] > 0;
+      const node = set("g", { role: "button", tabindex: 0, "aria-pressed": on, "aria-label": `module ${i + 1}`, "data-module": i });
+      const text = set("text", { x, y });
+      text.textContent = `θ${String.fromCodePoint(0x2081 + i)}`;
+      node.append(set("circle", { cx: x, cy: y, r: 20 }), text);
+      const toggle = () => {
+        const weights = [...state.weights];
+        weights[i] = on ? 0 : 1;
+        if (weights.some((weight) => weight > 0)) setWeights(weights);
+      };
+      node.addEventListener("click", toggle);
+      node.addEventListener("keydown", (event) => {
+        if (event.key !== "Enter" && event.key !== " ") return;
+        event.preventDefault();
+        toggle();
+      });
+      svg.append(node);
+    }
+    byId("graph").replaceChildren(svg);
+    if (focused !== undefined) svg.querySelector(`[data-module="${focused}"]`)?.focus();
+  }
+
+  function slider(label, value, low, high, change) {
+    const shown = element("output", { text: value.toFixed(2) });
+    const range = element("input", { type: "range", min: low, max: high, step: (high - low) / 100, value, "aria-label": label });
+    range.addEventListener("input", () => {
+      shown.textContent = Number(range.value).toFixed(2);
+      change(Number(range.value));
+    });
+    return element("div", { class: "weight" }, element("span", { text: label }), range, shown);
+  }
+
+  function drawWeights() {
+    byId("weights").replaceChildren(...state.weights.flatMap((weight, i) => (weight > 0
+      ? [slider(`θ${String.fromCodePoint(0x2081 + i)}`, weight, 0.02, 1, (value) => { state.weights[i] = value; update(); })] : [])));
+  }
+
+  function setWeights(weights) {
+    state.weights = weights;
+    state.latents = [null, null];
+    byId("combination").value = maskOf(weights);
+    if (byId("combination").selectedIndex < 0) byId("combination").value = "";
+    drawGraph();
+    drawWeights();
+    update();
+  }
+
+  function drawForm() {
+    const [first] = described;
+    const option = (mask, kind) => element("option", { value: mask, text: `${[...mask].flatMap((bit, i) => (bit === "1" ? [`θ${String.fromCodePoint(0x2081 + i)}`] : [])).join(" + ")}: ${kind}` });
+    byId("combination").replaceChildren(element("option", { value: "", text: "another" }),
+      ...first.masks.held_out.map((mask) => option(mask, "held out")), ...first.masks.trained.map((mask) => option(mask, "trained on")));
+    if (state.weights.length !== first.modules) state.weights = [...(first.masks.held_out[0] ?? first.masks.trained[0])].map(Number);
+    byId("combination").value = maskOf(state.weights);
+    if (byId("combination").selectedIndex < 0) byId("combination").value = "";
+    if (!first.lengths.includes(state.length)) state.length = first.trained_length;
+    byId("length").max = first.lengths.length - 1;
+    byId("length").value = first.lengths.indexOf(state.length);
+    byId("length-value").textContent = state.length;
+    byId("direction").replaceChildren(element("option", { value: 0, text: "a random one" }),
+      ...Array.from({ length: first.input_dim }, (_, i) => element("option", { value: i + 1, text: `input ${i + 1}` })));
+    byId("direction").value = state.direction;
+    document.querySelector(`input[name=teacher][value=${state.fresh === null ? "run" : "fresh"}]`).checked = true;
+    byId("reteach").hidden = state.fresh === null;
+    drawGraph();
+    drawWeights();
+  }
+
+  async function describe() {
+    const now = JSON.stringify(chosen());
+    if (now === key && described) return;
+    byId("summary").replaceChildren(element("p", { class: "soft", text: "loading the models …" }));
+    described = (await ask("/api/models", chosen().map((name) => ["run", name]))).models;
+    key = now;
+    drawForm();
+  }
+
+  const KINDS = { trained: ["good", "trained on"], held_out: ["bad", "held out"], other: ["open", "never trained on"], control: ["open", "a fresh teacher"] };
+  const base = { $schema: "https://vega.github.io/schema/vega-lite/v6.json", width: "container", autosize: { type: "fit", contains: "padding" } };
+  const modelColor = () => ({ field: "model", type: "nominal", scale: { domain: labels(), range: colors().slice(0, labels().length) }, legend: { title: null } });
+
+  function scatter() {
+    const points = answer.models.flatMap((one, i) => one.y.map((y, j) => ({ truth: answer.truth.y[j], predicted: y, model: labels()[i] })));
+    const all = points.flatMap(({ truth, predicted }) => [truth, predicted]);
+    const [low, high] = [Math.min(...all), Math.max(...all)];
+    const scale = { domain: [low, high], nice: true, clamp: true };
+    return plot("scatter", {
+      ...base, height: 280,
+      layer: [
+        { data: { name: "diagonal" }, mark: { type: "line", style: "reference", strokeDash: [4, 3] }, encoding: { x: { field: "at", type: "quantitative" }, y: { field: "at", type: "quantitative" } } },
+        { data: { name: "points" }, mark: { type: "point", filled: true, size: 34, opacity: 0.65 },
+          encoding: { x: { field: "truth", type: "quantitative", title: "true y", scale }, y: { field: "predicted", type: "quantitative", title: "predicted y", scale }, color: modelColor(),
+            shape: { field: "model", type: "nominal", scale: { domain: labels() }, legend: { title: null } },
+            tooltip: [{ field: "model" }, { field: "truth", format: ".3f" }, { field: "predicted", format: ".3f" }] } },
+      ],
+    }, { points, diagonal: [{ at: low }, { at: high }] });
+  }
+
+  function slice() {
+    const lines = answer.models.flatMap((one, i) => one.slice.map((y, j) => ({ t: answer.slice.t[j], y, model: labels()[i] })));
+    const truth = answer.truth.slice.map((y, j) => ({ t: answer.slice.t[j], y, model: "truth" }));
+    const ticks = answer.slice.context.map((t) => ({ t }));
+    return plot("slice", {
+      ...base, height: 280,
+      layer: [
+        { data: { name: "ticks" }, mark: { type: "tick", style: "reference", thickness: 1.5, size: 10, yOffset: -4 }, encoding: { x: { field: "t", type: "quantitative", title: "along the line" }, y: { value: "height" } } },
+        { data: { name: "truth" }, mark: { type: "line", strokeWidth: 5, opacity: 0.3, color: styles().getPropertyValue("--ink").trim() }, encoding: { x: { field: "t", type: "quantitative" }, y: { field: "y", type: "quantitative", title: "y" } } },
+        { data: { name: "lines" }, mark: { type: "line", strokeWidth: 2.2 }, encoding: { x: { field: "t", type: "quantitative" }, y: { field: "y", type: "quantitative" }, color: modelColor(), strokeDash: { field: "model", type: "nominal", scale: { domain: labels() }, legend: { title: null } } } },
+      ],
+    }, { lines, truth, ticks });
+  }
+
+  function latent() {
+    const rows = answer.latent.map((value, i) => ({ module: `θ${String.fromCodePoint(0x2081 + i)}`, value, model: "truth" }));
+    answer.models.forEach((one, i) => one.decoded?.forEach((value, j) => rows.push({ module: `θ${String.fromCodePoint(0x2081 + j)}`, value, model: labels()[i] })));
+    const domain = ["truth", ...labels()];
+    return plot("latent", {
+      ...base, height: 250, data: { name: "bars" }, mark: { type: "bar", cornerRadiusEnd: 2 },
+      encoding: {
+        x: { field: "module", type: "nominal", title: null, axis: { labelAngle: 0 } }, xOffset: { field: "model", sort: domain },
+        y: { field: "value", type: "quantitative", title: "latent" },
+        color: { field: "model", type: "nominal", scale: { domain, range: [styles().getPropertyValue("--soft").trim(), ...colors()] }, legend: { title: null } },
+        tooltip: [{ field: "model" }, { field: "module" }, { field: "value", format: ".3f" }],
+      },
+    }, { bars: rows });
+  }
+
+  function attention() {
+    const cells = answer.models.flatMap((one, i) => (one.attention ?? []).flatMap((heads, layer) => heads.flatMap((weights, head) =>
+      weights.map((weight, token) => ({ model: labels()[i], row: `${labels()[i]}, layer ${layer + 1}, head ${head + 1}`, token: token + 1, weight })))));
+    const rows = [...new Set(cells.map((cell) => cell.row))];
+    return plot("attention", {
+      ...base, data: { name: "cells" }, height: 90 + Math.max(8, rows.length) * Math.max(12, Math.min(20, Math.round(260 / (rows.length || 1)))), mark: { type: "rect" },
+      encoding: {
+        x: { field: "token", type: "ordinal", title: "token (the last is the one that is read out)", axis: { labelAngle: 0, labelOverlap: true } },
+        y: { field: "row", type: "nominal", title: null, sort: rows, axis: { labelFontSize: 11, labelLimit: 220 } },
+        color: { field: "weight", type: "quantitative", title: null, scale: { scheme: tone() === "dark" ? "viridis" : "blues" }, legend: { gradientLength: 120 } },
+        tooltip: [{ field: "row" }, { field: "token" }, { field: "weight", format: ".3f" }],
+      },
+    }, { cells });
+  }
+
+  function summary() {
+    const [kind, words] = KINDS[answer.kind];
+    byId("summary").replaceChildren(element("span", { class: `badge ${kind}`, text: words }),
+      ...answer.models.map((one, i) => element("span", {}, element("span", { class: `dot ${i ? "second" : "first"}`, "aria-hidden": "true" }), `${labels()[i]} R² `, element("strong", { text: number(one.r2) }))),
+      element("span", { class: "soft", text: `ridge on the context: R² ${number(answer.ridge)}` }));
+  }
+
+  // A model with a latent of its own: what it inferred, to be moved.
+  function sliders() {
+    const focused = byId("sliders").contains(document.activeElement);
+    if (focused) return; // somebody is moving one
+    byId("sliders").replaceChildren(...answer.models.flatMap((one, i) => {
+      if (!one.inferred || !described[i].latent_dim) return [];
+      const now = state.latents[i] ?? one.inferred;
+      const reach = Math.max(2, ...one.inferred.map(Math.abs), ...now.map(Math.abs)) * 1.5;
+      const back = element("button", { type: "button", text: "As inferred", onclick: () => { state.latents[i] = null; update(true); } });
+      return [element("section", {}, element("h2", { text: `The latent that ${labels()[i]} inferred` }),
+        element("p", { class: "soft", text: "Move it, and the prediction moves: the rest of the model only executes it." }),
+        ...now.map((value, j) => slider(`ẑ${String.fromCodePoint(0x2081 + j)}`, value, -reach, reach, (moved) => {
+          state.latents[i] = [...(state.latents[i] ?? one.inferred)];
+          state.latents[i][j] = Number(moved.toFixed(4));
+          update();
+        })), back)];
+    }));
+  }
+
+  let asking = false;
+  let again = false;
+  // One question at a time; of those that come meanwhile, only the last is asked.
+  async function update(blur = false) {
+    if (blur) document.activeElement?.blur();
+    save();
+    if (asking) {
+      again = true;
+      return;
+    }
+    asking = true;
+    const busy = setTimeout(() => document.querySelector(".results").setAttribute("aria-busy", "true"), 250);
+    try {
+      do {
+        again = false;
+        answer = await ask("/api/explore", [
+          ...chosen().map((name) => ["run", name]), ["weights", state.weights.join(",")], ["length", state.length], ["draw", state.draw],
+          ["direction", state.direction], ...(state.fresh === null ? [] : [["fresh", state.fresh]]),
+          ...state.latents.flatMap((one, i) => (one && state.runs[i] ? [[`latent${i}`, one.join(",")]] : [])),
+        ]);
+      } while (again);
+      trouble(null);
+      summary();
+      sliders();
+      await Promise.all([scatter(), slice(), latent(), attention()]);
+      document.documentElement.dataset.answers = String(Number(document.documentElement.dataset.answers ?? 0) + 1);
+    } catch (error) {
+      trouble(error.message);
+    } finally {
+      asking = false;
+      clearTimeout(busy);
+      document.querySelector(".results").setAttribute("aria-busy", "false");
+    }
+    if (again) update();
+  }
+
+  const integer = (text) => (text === null || text === "" ? null : Number.parseInt(text, 10));
+  const numbers = (text) => (text ? text.split(",").map(Number) : null);
+
+  recombine.explore = {
+    start(parameters) {
+      state.runs = [parameters.get("run0") ?? "", parameters.get("run1") ?? ""];
+      state.weights = numbers(parameters.get("weights")) ?? [];
+      state.length = integer(parameters.get("length"));
+      state.draw = integer(parameters.get("draw")) ?? 0;
+      state.fresh = integer(parameters.get("fresh"));
+      state.direction = integer(parameters.get("direction")) ?? 0;
+      state.latents = [numbers(parameters.get("latent0")), numbers(parameters.get("latent1"))];
+      fillRuns();
+    },
+    save,
+    async show() {
+      if (!chosen().length) {
+        byId("summary").replaceChildren(element("p", { text: "No trained model here yet." }));
+        return;
+      }
+      await describe();
+      await update();
+    },
+    news({ changed, gone }) {
+      if (gone.length || changed.some((run) => !names.includes(run.name))) fillRuns();
+    },
+  };
+
+  [0, 1].forEach((i) => byId(`run${i}`).addEventListener("change", (event) => {
+    state.runs[i] = event.target.value;
+    state.latents = [null, null];
+    fillRuns();
+    recombine.explore.show().catch((error) => trouble(error.message));
+  }));
+  byId("combination").addEventListener("change", (event) => {
+    if (event.target.value) setWeights([...event.target.value].map(Number));
+  });
+  byId("length").addEventListener("input", (event) => {
+    state.length = described[0].lengths[Number(event.target.value)];
+    byId("length-value").textContent = state.length;
+    state.latents = [null, null];
+    update();
+  });
+  byId("redraw").addEventListener("click", () => {
+    state.draw += 1;
+    state.latents = [null, null];
+    update();
+  });
+  byId("direction").addEventListener("change", (event) => { state.direction = Number(event.target.value); update(); });
+  document.querySelectorAll("input[name=teacher]").forEach((radio) => radio.addEventListener("change", () => {
+    state.fresh = radio.value === "fresh" ? 1 : null;
+    state.latents = [null, null];
+    byId("reteach").hidden = state.fresh === null;
+    update();
+  }));
+  byId("reteach").addEventListener("click", () => {
+    state.fresh += 1;
+    state.latents = [null, null];
+    update();
+  });
+})();

@@ -1,0 +1,74 @@
+"use strict";
+// Which view is shown, dark or light, and the line to the server.
+(() => {
+  const { byId, ask, readAddress, shared, trouble } = recombine;
+  const views = { runs: recombine.runs, explore: recombine.explore };
+
+  const remember = { get: () => { try { return localStorage.getItem("recombine-theme"); } catch { return null; } },
+    set: (tone) => { try { localStorage.setItem("recombine-theme", tone); } catch { /* the choice is for now only */ } } };
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+
+  function paint(tone) {
+    document.documentElement.dataset.theme = tone;
+    byId("theme").textContent = tone === "dark" ? "Light" : "Dark";
+  }
+
+  async function show() {
+    const [view] = readAddress();
+    const name = views[view] ? view : "runs";
+    for (const one of Object.keys(views)) {
+      byId(one).hidden = one !== name;
+      if (one === name) byId(`to-${one}`).setAttribute("aria-current", "page");
+      else byId(`to-${one}`).removeAttribute("aria-current");
+    }
+    views[name].save();
+    try {
+      await views[name].show();
+      document.documentElement.dataset.ready = name;
+    } catch (error) {
+      trouble(error.message);
+      document.documentElement.dataset.ready = "failed";
+    }
+  }
+
+  function follow(number) {
+    const source = new EventSource(`/api/events?since=${number}`);
+    source.onopen = () => (byId("live").textContent = "live");
+    source.onerror = () => (byId("live").textContent = "not connected; trying again …");
+    source.onmessage = (event) => {
+      const news = JSON.parse(event.data);
+      views.runs.news(news);
+      views.explore.news(news);
+      document.documentElement.dataset.news = event.lastEventId;
+    };
+    source.addEventListener("again", () => location.reload());
+  }
+
+  byId("theme").addEventListener("click", () => {
+    paint(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
+    remember.set(document.documentElement.dataset.theme);
+    show();
+  });
+  dark.addEventListener("change", () => {
+    if (remember.get()) return;
+    paint(dark.matches ? "dark" : "light");
+    show();
+  });
+  document.querySelectorAll("form").forEach((form) => form.addEventListener("submit", (event) => event.preventDefault()));
+  addEventListener("hashchange", show);
+
+  paint(remember.get() ?? (dark.matches ? "dark" : "light"));
+  ask("/api/runs").then((answer) => {
+    Object.assign(shared, { themes: answer.themes, colors: answer.colors, quantiles: answer.quantiles });
+    byId("directory").textContent = answer.directory;
+    const [view, parameters] = readAddress();
+    const none = new URLSearchParams();
+    views.runs.start(view === "runs" ? parameters : none, answer);
+    views.explore.start(view === "explore" ? parameters : none, answer);
+    follow(answer.number);
+    return show();
+  }).catch((error) => {
+    trouble(error.message);
+    document.documentElement.dataset.ready = "failed";
+  });
+})();

@@ -1,0 +1,82 @@
+"""`python -m recombine.serve.worker`: the explorer, in a process of its own.
+
+A question comes as a line of JSON on stdin, its answer goes out as one on stdout. While nobody asks, what was asked
+about last is compiled for the other context lengths. When stdin closes, it leaves.
+"""
+
+import json
+import os
+import queue
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from recombine.errors import InputError
+from recombine.experiment.machine import prepare
+from recombine.experiment.worker import stay_nice
+from recombine.serve.allowance import Allowance
+
+NICENESS = 5  # and an allowance, see `recombine.serve.allowance`
+
+
+def main() -> int:
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # whatever prints, prints elsewhere
+    os.nice(NICENESS)
+    stay_nice()
+    prepare(threads=1)
+    from recombine.serve.explorer import Explorer
+
+    questions: queue.Queue[str | None] = queue.Queue()
+    threading.Thread(target=_receive, args=(questions,), daemon=True).start()
+    explorer, recent, allowance = Explorer(), [], Allowance()
+    while True:
+        allowance.wait()
+        try:
+            line = questions.get(block=not recent)
+        except queue.Empty:
+            if not _warm(explorer, recent):
+                recent = []
+            continue
+        if line is None:
+            return 0
+        question = json.loads(line)
+        recent = [Path(path) for path in question["paths"]]
+        answer = _answer(explorer, question)
+        answers.write(json.dumps(answer, allow_nan=False) + "\n")
+        answers.flush()
+
+
+def _answer(explorer: Any, question: dict[str, Any]) -> dict[str, Any]:
+    from recombine.model.own import import_model
+    from recombine.serve.explorer import Task
+
+    paths = [Path(path) for path in question["paths"]]
+    try:
+        for own in question.get("own", ()):
+            import_model(own)
+        if question["ask"] == "describe":
+            return {"answer": [explorer.describe(path) for path in paths]}
+        return {"answer": explorer.explore(paths, Task(**question["task"]), question["latents"])}
+    except InputError as error:
+        return {"error": str(error)}
+    except (OSError, ArithmeticError, MemoryError) as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+def _warm(explorer: Any, paths: list[Path]) -> bool:
+    try:
+        return explorer.warm(paths)
+    except (InputError, OSError, ArithmeticError, MemoryError):
+        return False
+
+
+def _receive(questions: "queue.Queue[str | None]") -> None:
+    for line in sys.stdin:
+        questions.put(line)
+    questions.put(None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""A real server in a process of its own, and requests as no browser would send them."""
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
+from typing import Any
+
+
+class Answer:
+    """Status, headers and body."""
+
+    def __init__(self, response: HTTPResponse):
+        self.status, self.headers, self.body = response.status, response.headers, response.read()
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Address:
+    """Where a server is."""
+
+    def __init__(self, port: int, process: subprocess.Popen):
+        self.port, self.process = port, process
+
+    @property
+    def url(self) -> str:
+        return f"http://localhost:{self.port}"
+
+    def get(self, path: str, method: str = "GET", timeout: float = 120, **headers: str) -> Answer:
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        try:
+            connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+            for name, value in ({"Host": f"localhost:{self.port}"} | headers).items():
+                connection.putheader(name.replace("_", "-"), value)
+            connection.endheaders()
+            return Answer(connection.getresponse())
+        finally:
+            connection.close()
+
+    def raw(self, data: bytes) -> bytes:
+        """Whatever comes back for these very bytes."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=20) as connection:
+            connection.sendall(data)
+            connection.shutdown(socket.SHUT_WR)
+            return b"".join(iter(lambda: connection.recv(1 << 16), b""))
+
+
+@contextmanager
+def serving(directory: Path, *more: str) -> Iterator[Address]:
+    command = [sys.executable, "-m", "recombine", "serve", str(directory), "--port", "0", *more]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("http://localhost:"), process.stderr.read() if process.stderr else ""
+        try:
+            yield Address(int(line.strip().rsplit(":", 1)[1]), process)
+        finally:
+            process.terminate()
+            process.communicate(timeout=30)

@@ -1,0 +1,175 @@
+"""No byte from outside the runs that were found, nothing for a foreign page, nothing that changes anything."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from recombine.serve.app import Server, make_app
+from recombine.serve.guard import HEADERS, POLICY, is_local
+from tests.reliability.small_run import finish
+from tests.serve.server import Address, serving
+
+SECRET = b"the secret of the house"
+
+# Every route there is, so that none can be forgotten. {name} of /static is filled in.
+ROUTES = [route.path for route in Server(Path(), None).routes()]
+PATHS = [path.replace("{name}", "main.js") for path in ROUTES]
+PARAMETERS = ("run", "one", "other", "study", "since", "weights", "length", "draw", "fresh", "direction", "teacher_of")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run in the directory that is served; a secret, and another run, outside it."""
+    place = tmp_path_factory.mktemp("place")
+    finish(place / "runs" / "one")
+    (place / "secret.txt").write_bytes(SECRET)
+    finish(place / "outside")
+    config = place / "outside" / "config.toml"
+    config.write_bytes(config.read_bytes() + b"# " + SECRET + b"\n")
+    (place / "runs" / "link").symlink_to(place / "outside")
+    (place / "runs" / "two").mkdir()
+    for name in ("config.toml", "metrics.jsonl", "status.json"):
+        (place / "runs" / "two" / name).symlink_to(place / "secret.txt")
+    return place
+
+
+@pytest.fixture(scope="module")
+def server(place: Path) -> Iterator[Address]:
+    with serving(place / "runs") as address:
+        yield address
+
+
+def traversals(place: Path) -> list[str]:
+    targets = ["../secret.txt", "../outside", str(place / "secret.txt"), "one/../../secret.txt", "link/config.toml"]
+    found = []
+    for target in targets:
+        once = quote(target, safe="")
+        dots = target.replace(".", "%2e")
+        found += [target, once, quote(once, safe=""), dots, dots.replace("%2e", "%252e")]
+        found += [
+            target.replace("/", "\\"),
+            target.replace("/", "%5c"),
+            f"{target}%00.js",
+            f"//{target}",
+            f"....//{target}",
+        ]
+        found += [target.replace("../", "..%c0%af"), target.replace("../", "..;/")]
+    return found
+
+
+def test_nothing_from_outside(server: Address, place: Path) -> None:
+    asked = 0
+    for payload in traversals(place):
+        paths = [f"/{payload}", f"/static/{payload}", f"/api/{payload}"]
+        for route in ROUTES:
+            if route != "/api/events":  # which never ends; below
+                paths += [f"{route}?{name}={payload}" for name in PARAMETERS]
+        for path in paths:
+            path = path.replace("{name}", "main.js").replace(" ", "%20")
+            try:
+                answer = server.get(path, timeout=20)
+            except (ValueError, OSError) as error:  # http.client refuses to send it: then as it is
+                data = server.raw(f"GET {path} HTTP/1.1\r\nHost: localhost:{server.port}\r\n\r\n".encode())
+                assert SECRET not in data, (path, error)
+                continue
+            asked += 1
+            assert SECRET not in answer.body, path
+            assert answer.status in (200, 400, 404, 414), path
+    assert asked > 500
+
+
+def test_symlinks_are_not_followed(server: Address) -> None:
+    runs = {run["name"]: run for run in server.get("/api/runs").json()["runs"]}
+    assert "link" not in runs
+    assert runs["one"]["state"] == "done"
+    assert runs["two"]["state"] == "unreadable"
+    assert SECRET.decode() not in str(runs)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_every_route_is_guarded(server: Address, path: str) -> None:
+    own = f"localhost:{server.port}"
+    for host in (
+        "evil.example",
+        f"evil.example:{server.port}",
+        "localhost.evil.example",
+        "",
+        f"localhost:{server.port}@evil",
+        "127.0.0.1.nip.io",
+    ):
+        answer = server.get(path, Host=host)
+        assert (answer.status, answer.json()) == (403, {"error": "not for this host"}), host
+    for origin in ("http://evil.example", "null", f"https://{own}", "http://localhost:1", f"http://{own}.evil.example"):
+        assert server.get(path, Origin=origin).status == 403, origin
+    assert server.get(path, Sec_Fetch_Site="cross-site").status == 403
+    assert server.get(path, Sec_Fetch_Site="same-site").status == 403
+    for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "PROPFIND"):
+        assert server.get(path, method).status == 405, method
+    refused = server.get(path, Host="evil.example")
+    assert all(refused.headers[name] == value for name, value in HEADERS.items())
+    two = server.raw(f"GET {path} HTTP/1.1\r\nHost: {own}\r\nHost: evil.example\r\n\r\n".encode())
+    assert b" 403 " in two.split(b"\r\n")[0] or b" 400 " in two.split(b"\r\n")[0]
+    if path not in ("/api/events", "/api/models", "/api/explore", "/api/difference", "/api/claims"):
+        answer = server.get(path, Origin=f"http://{own}", Sec_Fetch_Site="same-origin")
+        assert answer.status == 200
+        assert all(answer.headers[name] == value for name, value in HEADERS.items())
+
+
+def test_every_route_is_among_those(place: Path) -> None:
+    app = make_app(place / "runs")
+    assert [getattr(route, "path", None) for route in app.routes] == ROUTES
+    assert "unsafe" not in POLICY
+    assert "default-src 'none'" in POLICY
+
+
+def test_only_this_machine(server: Address) -> None:
+    """The address it listens at, as the system tells it."""
+    table = Path("/proc/net/tcp").read_text() if Path("/proc/net/tcp").exists() else ""
+    here = [line.split()[1] for line in table.splitlines()[1:] if line.split()[3] == "0A"]
+    found = [address for address in here if int(address.split(":")[1], 16) == server.port]
+    assert found == [f"0100007F:{server.port:04X}"]
+
+
+def test_local_names() -> None:
+    good = ["localhost", "localhost:80", "LOCALHOST:8642", "127.0.0.1:1", "[::1]:5", "[::1]"]
+    bad = [
+        "",
+        "localhost:",
+        "localhost:x",
+        "localhost:８０",
+        "evil",
+        "127.0.0.1.evil:80",
+        "::1",
+        "localhost:80:80",
+        "[::1",
+        "user@localhost",
+    ]
+    assert [host for host in good if not is_local(host)] == []
+    assert [host for host in bad if is_local(host)] == []
+
+
+def test_a_run_directory_has_nothing_imported(tmp_path: Path) -> None:
+    """A run that names a class is shown, and its model is refused unless the command names it."""
+    finish(tmp_path / "runs" / "own")
+    config = tmp_path / "runs" / "own" / "config.toml"
+    text = config.read_text()
+    head, _, tail = text.partition("[model]")
+    rest = tail[tail.index("\n[") :]
+    config.write_text(f'{head}[model]\nkind = "evil_module:Evil"\n{rest}')
+    (tmp_path / "evil_module.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = str(tmp_path)
+    try:
+        with serving(tmp_path / "runs") as server:
+            answer = server.get("/api/models?run=own")
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
+    assert answer.status == 400
+    assert "--model evil_module:Evil" in answer.json()["error"]
+    assert not (tmp_path / "ran").exists()
