@@ -14,6 +14,7 @@ from recombine import __version__
 from recombine.cli.bench import Bench
 from recombine.cli.construct import Construct
 from recombine.cli.eval import Eval
+from recombine.cli.export import Export
 from recombine.cli.printing import complain, print_line
 from recombine.cli.report import Report
 from recombine.cli.reproduce import Reproduce
@@ -37,6 +38,7 @@ Command = (
     | Annotated[Task, tyro.conf.subcommand("task")]
     | Annotated[Construct, tyro.conf.subcommand("construct")]
     | Annotated[Sweep, tyro.conf.subcommand("sweep")]
+    | Annotated[Export, tyro.conf.subcommand("export")]
     | Annotated[Serve, tyro.conf.subcommand("serve")]
     | Annotated[Bench, tyro.conf.subcommand("bench")]
 )
@@ -73,7 +75,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def parse(arguments: list[str]) -> Reproduce | Train | Eval | Report | Task | Construct | Sweep | Serve | Bench:
+def parse(
+    arguments: list[str],
+) -> Reproduce | Train | Eval | Report | Task | Construct | Sweep | Export | Serve | Bench:
     """The command that the arguments name, or an InputError in one line."""
     markers = (tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
     description = "Can an in-context learner recombine what it knows? (--version prints the version.)"

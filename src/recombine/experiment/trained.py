@@ -1,12 +1,16 @@
 """A trained model, from a run directory."""
 
+import json
 from pathlib import Path
 from typing import NamedTuple
+
+from safetensors import SafetensorError
+from safetensors.numpy import load
 
 from recombine.config import Config, OwnModelConfig
 from recombine.config_file import override, parse_toml
 from recombine.errors import InputError
-from recombine.experiment.rundir import CONFIG
+from recombine.experiment.rundir import CONFIG, METRICS
 from recombine.files import NotAFile, read_file
 from recombine.model.build import Model
 from recombine.model.weights import replace_arrays
@@ -14,6 +18,8 @@ from recombine.train.checkpoint import DamagedCheckpoint, list_checkpoints, read
 from recombine.train.step import init_state
 
 LOSSES = "losses"
+WEIGHTS = "model.safetensors"  # of a run that was exported
+LARGEST_WEIGHTS = 1 << 32
 
 
 class Trained(NamedTuple):
@@ -40,7 +46,20 @@ def load_trained(run: Path) -> Trained:
         config = override(Config(), parse_toml(checkpoint.texts[CONFIG], str(path / CONFIG)))
         arrays = {name: array for name, array in checkpoint.arrays.items() if name != LOSSES}
         return Trained(config, replace_arrays(init_state(config), arrays, str(run)).model, checkpoint.step)
+    if (run / WEIGHTS).is_file():
+        return _load_exported(run)
     raise InputError("run", str(run), f"no good checkpoint ({damage})")
+
+
+def _load_exported(run: Path) -> Trained:
+    """Of a run that was exported: its parameters are in one file, and the last row of metrics tells the step."""
+    config = run_config(run)
+    try:
+        arrays = load(read_file(run / WEIGHTS, LARGEST_WEIGHTS))
+        step = int(json.loads(read_file(run / METRICS).splitlines()[-1])["step"])
+    except (NotAFile, SafetensorError, ValueError, LookupError, TypeError) as error:
+        raise InputError("run", str(run), f"its {WEIGHTS} or {METRICS} cannot be read ({error})") from error
+    return Trained(config, replace_arrays(init_state(config).model, arrays, str(run / WEIGHTS)), step)
 
 
 def run_config(path: Path) -> Config:

@@ -152,7 +152,7 @@ def _look(path: Path, name: str, stamp: Stamp) -> Seen:
     try:
         config = run_config(path)
     except InputError as error:
-        return Seen(path, name, stamp, {}, shown | {"error": str(error)})
+        return Seen(path, name, stamp, {}, shown | {"error": f"{CONFIG}: {error.expected}"})
     task = config.task
     shown |= {
         "model": config.model.label,

@@ -107,7 +107,7 @@
       detail: { field: "line" },
     },
     layer: [
-      { data: { name: "points" }, mark: { type: "area", opacity: 0.18, clip: true }, encoding: { y: { field: "low", type: "quantitative" }, y2: { field: "high" } } },
+      { data: { name: "points" }, mark: { type: "area", opacity: 0.18, clip: true }, encoding: { y: { field: "from", type: "quantitative" }, y2: { field: "to" } } },
       { data: { name: "points" }, mark: { type: "line", strokeWidth: 2, clip: true },
         encoding: { strokeDash: { field: "support", type: "nominal", legend: { title: null } }, y: { field: "mean", type: "quantitative", title: metric === "loss" ? "loss" : "R²",
           scale: metric === "loss" ? { type: "log" } : { domainMin: { expr: "max(-1, extent(pluck(data('points'), 'mean'))[0] - 0.05)" }, domainMax: 1, clamp: true } } } },
@@ -136,7 +136,8 @@
     }
     const points = [...lines.values()].map(({ values, ...rest }) => {
       const [low, high] = interval(values);
-      return { ...rest, mean: mean(values), low, high, seeds: values.length };
+      const center = mean(values);
+      return { ...rest, mean: center, low, high, seeds: values.length, from: low ?? center, to: high ?? center };
     });
     const models = [...new Set(points.map((point) => point.model))].sort();
     await plot("curves", curveSpec(models, state.metric), { points });
@@ -179,9 +180,11 @@
   }
 
   function studies() {
-    const names = [...new Set([...runs.values()].map((run) => run.study))].sort();
+    const counts = new Map();
+    for (const run of runs.values()) counts.set(run.study, (counts.get(run.study) ?? 0) + 1);
+    const names = [...counts.keys()].sort();
     const select = byId("study");
-    if (!names.includes(state.study)) state.study = names.find((name) => /quick|paper|reproduce/.test(name)) ?? names[0] ?? "";
+    if (!names.includes(state.study)) state.study = [...names].sort((a, b) => counts.get(b) - counts.get(a))[0] ?? "";
     if (JSON.stringify([...select.options].map((option) => option.value)) !== JSON.stringify(names)) {
       select.replaceChildren(...names.map((name) => element("option", { value: name, text: name })));
     }

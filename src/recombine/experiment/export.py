@@ -1,0 +1,50 @@
+"""A run in a form to keep and to share: what it measured, and its parameters, without what only going on needs."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from safetensors.numpy import save
+
+from recombine.errors import InputError
+from recombine.experiment.reference import REFERENCES_DIRECTORY, reference_path
+from recombine.experiment.rundir import CONFIG, ENV, METRICS, STATUS
+from recombine.experiment.scorecard import SCORECARD
+from recombine.experiment.sweep import SELECTION
+from recombine.experiment.trained import WEIGHTS, load_trained, run_config
+from recombine.files import make_directories, read_file, replace_file
+from recombine.model.weights import named_arrays
+
+KEPT = (CONFIG, METRICS, STATUS, SCORECARD, SELECTION)
+
+
+def check_export(runs: Iterable[Path], out: Path) -> None:
+    """Refuse, before anything is written, what cannot be exported."""
+    names: set[str] = set()
+    for run in runs:
+        run_config(run)
+        if run.resolve().name in names:
+            raise InputError("runs", str(run), "another has the same name; export them to different directories")
+        names.add(run.resolve().name)
+        if (out / run.resolve().name).resolve() == run.resolve():
+            raise InputError("out", str(out), "the run is there already")
+
+
+def export_run(run: Path, out: Path, weights: bool) -> Path:
+    """The run's directory in `out`; with its references beside it, where there are some."""
+    target = out / run.resolve().name
+    make_directories(target)
+    for name in KEPT:
+        if (run / name).exists():
+            replace_file(target / name, read_file(run / name))
+    if (run / ENV).exists():
+        env = json.loads(read_file(run / ENV))
+        kept = [{name: start[name] for name in ("step", "identity", "python")} for start in env.get("starts", [])]
+        replace_file(target / ENV, (json.dumps(env | {"starts": kept}, indent=1) + "\n").encode())
+    if weights:
+        replace_file(target / WEIGHTS, save(named_arrays(load_trained(run).model)))
+    references = reference_path(run.parent / REFERENCES_DIRECTORY, run_config(run))
+    if references.is_file():
+        make_directories(out / REFERENCES_DIRECTORY)
+        replace_file(out / REFERENCES_DIRECTORY / references.name, read_file(references))
+    return target

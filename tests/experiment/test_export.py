@@ -1,0 +1,63 @@
+"""A run in a form to share: the same scores, the same model, and nothing that only going on needs."""
+
+import json
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from recombine.cli.main import main
+from recombine.experiment.trained import load_trained
+from recombine.report.collect import collect
+from tests.reliability.small_run import finish, small_config
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    for seed in (0, 1):
+        finish(tmp_path / "runs" / f"seed{seed}", small_config(seed=seed))
+    return tmp_path / "runs"
+
+
+def test_the_same_run(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "shared"
+    assert main(["export", str(runs / "seed0"), str(runs / "seed1"), "--out", str(out), "--weights"]) == 0
+    assert capsys.readouterr().out.splitlines() == [str(out / "seed0"), str(out / "seed1")]
+    before, after = collect([runs]), collect([out])
+    assert [run.rows for run in before.runs] == [run.rows for run in after.runs]
+    assert [run.config for run in before.runs] == [run.config for run in after.runs]
+    assert not (out / "seed0" / "checkpoints").exists()
+    one, other = load_trained(runs / "seed1"), load_trained(out / "seed1")
+    assert (one.config, one.step) == (other.config, other.step)
+    for a, b in zip(jax.tree.leaves(one.model), jax.tree.leaves(other.model), strict=True):
+        np.testing.assert_array_equal(a, b)
+    env = json.loads((out / "seed0" / "env.json").read_text())
+    assert set(env["starts"][0]) == {"step", "identity", "python"}, "nothing of whose machine it was"
+
+
+def test_without_parameters_there_is_no_model(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", str(runs / "seed0"), "--out", str(tmp_path / "shared")]) == 0
+    assert main(["eval", str(tmp_path / "shared" / "seed0")]) == 2
+    assert "no good checkpoint" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("damage", [b"", b"x" * 64, (1 << 60).to_bytes(8, "little") + b"{}"])
+def test_damaged_parameters(runs: Path, tmp_path: Path, damage: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", str(runs / "seed0"), "--out", str(tmp_path / "shared"), "--weights"]) == 0
+    (tmp_path / "shared" / "seed0" / "model.safetensors").write_bytes(damage)
+    assert main(["eval", str(tmp_path / "shared" / "seed0")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_mistakes(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, words in [
+        ([], "at least one run"),
+        ([str(runs)], "not a run directory"),
+        ([str(runs / "seed0"), str(runs / "seed0")], "the same name"),
+        ([str(runs / "seed0"), "--out", str(runs)], "is there already"),
+    ]:
+        out = [] if "--out" in arguments else ["--out", str(tmp_path / "nowhere")]
+        assert main(["export", *arguments, *out]) == 2
+        assert words in capsys.readouterr().err
+    assert not (tmp_path / "nowhere").exists()

@@ -1,0 +1,143 @@
+"""What the explorer answers is what the models compute, on the task that was composed."""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge as SklearnRidge
+
+from recombine.errors import InputError
+from recombine.experiment.trained import load_trained
+from recombine.serve import explorer as module
+from recombine.serve.explorer import Explorer, Task, context_lengths
+from recombine.train.step import config_teacher
+from tests.reliability.small_run import finish, small_config
+
+WEIGHTS = (0.25, 0.0, 0.75, 0.0, 0.0, 0.0)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    place = tmp_path_factory.mktemp("runs")
+    sizes = {"task": {"input_dim": 4, "hidden_dim": 4, "episode_length": 9}}
+    for kind in ("transformer", "hypertransformer"):
+        finish(place / kind, small_config(**sizes, model={"kind": kind, "embed_dim": 8, "num_heads": 2}))
+    return [place / "transformer", place / "hypertransformer"]
+
+
+@pytest.fixture(scope="module")
+def explorer() -> Explorer:
+    return Explorer()
+
+
+def test_predictions_are_the_models(explorer: Explorer, runs: list[Path]) -> None:
+    task = Task(WEIGHTS, 8, draw=3)
+    answer = explorer.explore(runs, task, [])
+    config, model, _ = load_trained(runs[0])
+    teacher = config_teacher(config)
+    z = np.asarray(task.latent)
+    np.testing.assert_allclose(z, [0.625, 0, 0.875, 0, 0, 0])
+    scene = module._scene(module._key(task), teacher, task.latent, 8, jnp.asarray(0))
+    theta, a = np.asarray(teacher.theta, np.float64), np.asarray(teacher.a, np.float64)
+    W = np.einsum("m,mhd->hd", z, theta)
+    W /= np.linalg.svd(W)[1][0]
+    hidden = np.asarray(scene.query_x, np.float64) @ W.T
+    truth = np.asarray(jax.nn.gelu(jnp.asarray(hidden), approximate=False), np.float64) @ a
+    np.testing.assert_allclose(answer["truth"]["y"], truth, atol=1e-5)
+    for path, one in zip(runs, answer["models"], strict=True):
+        _, model, _ = load_trained(path)
+        alone = [float(model(scene.context_x, scene.context_y, x).y) for x in scene.query_x]
+        np.testing.assert_allclose(one["y"], alone, atol=2e-5)
+        mean = np.mean(answer["context"]["y"])
+        r2 = 1 - np.sum((truth - alone) ** 2) / np.sum((truth - mean) ** 2)
+        np.testing.assert_allclose(one["r2"], r2, atol=1e-4)
+        attention = model(scene.context_x, scene.context_y, scene.query_x[0]).trace.attention
+        np.testing.assert_allclose(one["attention"], attention[:, :, -1], atol=1e-4)
+    ridge = SklearnRidge(alpha=1.0).fit(scene.context_x, scene.context_y)
+    r2 = 1 - np.sum((truth - ridge.predict(scene.query_x)) ** 2) / np.sum((truth - mean) ** 2)
+    np.testing.assert_allclose(answer["ridge"], r2, atol=1e-4)
+
+
+def test_a_latent_that_is_moved_is_executed(explorer: Explorer, runs: list[Path]) -> None:
+    task = Task(WEIGHTS, 8)
+    before = explorer.explore([runs[1]], task, [])["models"][0]
+    same = explorer.explore([runs[1]], task, [before["inferred"]])["models"][0]
+    np.testing.assert_allclose(same["y"], before["y"], atol=1e-4)
+    moved = explorer.explore([runs[1]], task, [[2.0] * 6])["models"][0]
+    _, model, _ = load_trained(runs[1])
+    scene = module._scene(module._key(task), explorer._load(runs[1]).teacher, task.latent, 8, jnp.asarray(0))
+    alone = [float(model.execute(jnp.full(6, 2.0), x)) for x in scene.query_x]  # pyright: ignore
+    np.testing.assert_allclose(moved["y"], alone, atol=2e-5)
+    assert moved["inferred"] == before["inferred"], "what it inferred is still shown"
+
+
+def test_kinds_of_tasks(explorer: Explorer, runs: list[Path]) -> None:
+    def kind(weights: tuple[float, ...], **more) -> str:
+        return explorer.explore([runs[0]], Task(weights, 8, **more), [])["kind"]
+
+    assert kind((1, 1, 0, 0, 0, 0)) == "trained"
+    assert kind((1, 0, 0, 1, 0, 0)) == "held_out"
+    assert kind((1, 1, 1, 0, 0, 0)) == "other"
+    assert kind((1, 1, 0, 0, 0, 0), fresh=1) == "control"
+
+
+def test_a_fresh_teacher_and_other_draws(explorer: Explorer, runs: list[Path]) -> None:
+    def labels(**more) -> list[float]:
+        return explorer.explore([runs[0]], Task(WEIGHTS, 8, **more), [])["truth"]["y"]
+
+    assert labels() == labels()
+    assert labels() != labels(draw=1)
+    assert labels(fresh=0) != labels()
+    assert labels(fresh=0) != labels(fresh=1)
+
+
+def test_more_context_keeps_what_was_there(explorer: Explorer, runs: list[Path]) -> None:
+    few, many = (explorer.explore([runs[0]], Task(WEIGHTS, n), [])["context"]["y"] for n in (3, 8))
+    np.testing.assert_allclose(many[:3], few, atol=1e-6)
+
+
+def test_a_line_along_an_input(explorer: Explorer, runs: list[Path]) -> None:
+    task = Task(WEIGHTS, 8, direction=2)
+    scene = module._scene(module._key(task), explorer._load(runs[0]).teacher, task.latent, 8, jnp.asarray(2))
+    x = np.asarray(scene.slice_x)
+    np.testing.assert_allclose(x[:, 1], np.linspace(-np.sqrt(3), np.sqrt(3), len(x)), atol=1e-6)
+    assert np.ptp(np.delete(x, 1, axis=1), axis=0).max() < 1e-6
+    answer = explorer.explore([runs[0]], task, [])
+    np.testing.assert_allclose(answer["slice"]["context"], scene.context_x[:, 1], atol=1e-5)
+
+
+def test_warming_up_ends(explorer: Explorer, runs: list[Path]) -> None:
+    rounds = 0
+    while explorer.warm(runs):
+        rounds += 1
+    assert rounds <= 2 * len(context_lengths(9))
+    assert {n for path, _, n in explorer.compiled if path == runs[0]} == set(context_lengths(9))
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"weights": (1.0, 1.0)}, "weights"),
+        ({"weights": (0.0,) * 6}, "weights"),
+        ({"weights": (float("nan"),) + (1.0,) * 5}, "weights"),
+        ({"weights": (-1.0,) + (1.0,) * 5}, "weights"),
+        ({"length": 5}, "length"),
+        ({"length": 100_000}, "length"),
+        ({"draw": 2**40}, "draw"),
+        ({"direction": 5}, "direction"),
+        ({"teacher_of": 2}, "teacher_of"),
+    ],
+)
+def test_bad_tasks(explorer: Explorer, runs: list[Path], changes: dict, field: str) -> None:
+    with pytest.raises(InputError, match=f"^{field} = "):
+        explorer.explore(runs, Task(**({"weights": WEIGHTS, "length": 8} | changes)), [])
+
+
+def test_bad_latents(explorer: Explorer, runs: list[Path]) -> None:
+    for latents in ([[1.0]], [[float("inf")] * 6], [[1e9] * 6]):
+        with pytest.raises(InputError, match=r"^latent = "):
+            explorer.explore([runs[1]], Task(WEIGHTS, 8), latents)
+    with pytest.raises(InputError, match="none to change"):
+        explorer.explore([runs[0]], Task(WEIGHTS, 8), [[1.0] * 6])

@@ -1,0 +1,170 @@
+"""The page in a real browser: the flows of both views, with no complaint in the console and no request elsewhere."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from recombine.cli.serve import demo_directory
+from tests.report.browser import CHROMIUM, Browser
+from tests.serve.server import Address, serving
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, a package of make system-deps")
+
+EVIL = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo's runs, and one whose every text is hostile."""
+    place = tmp_path_factory.mktemp("place") / "runs"
+    shutil.copytree(demo_directory(), place / "demo")
+    evil = place / f"evil {EVIL.replace('/', '_')}"
+    shutil.copytree(demo_directory() / "transformer-connected+-seed0", evil)
+    config = (evil / "config.toml").read_text()
+    masks = "{name = " + json.dumps(EVIL) + ', masks = ["110000", "011111"], held_out = ["101000"]}'
+    (evil / "config.toml").write_text(config.replace('support = "connected+"', f"support = {masks}"))
+    rows = [json.loads(line) for line in (evil / "metrics.jsonl").read_text().splitlines()]
+    rows[-1] |= {EVIL: EVIL, "probe": {EVIL: [1]}}
+    (evil / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (evil / "status.json").write_text(json.dumps({"state": EVIL, "step": 3, "error": EVIL}))
+    return place
+
+
+@pytest.fixture(scope="module")
+def server(place: Path) -> Iterator[Address]:
+    with serving(place) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with Browser() as browser:
+        yield browser
+
+
+def assert_clean(browser: Browser, server: Address) -> None:
+    assert browser.problems == []
+    assert [url for url in browser.requests if not url.startswith((server.url, "blob:", "data:"))] == []
+    assert browser.evaluate("window.hacked") is None
+
+
+def click(browser: Browser, selector: str) -> None:
+    event = "new MouseEvent('click', {bubbles: true})"
+    browser.evaluate(f"document.querySelector({json.dumps(selector)}).dispatchEvent({event})")
+
+
+def put(selector: str, value: object) -> str:
+    """A value into a field, as by hand."""
+    field = f"document.querySelector({json.dumps(selector)})"
+    return f"{{ {field}.value = {json.dumps(value)}; {field}.dispatchEvent(new Event('input')) }}"
+
+
+def press(module: int) -> str:
+    """Enter on a module of the graph."""
+    event = "new KeyboardEvent('keydown', {key: 'Enter', bubbles: true})"
+    return f"document.querySelector('[data-module=\"{module}\"]').dispatchEvent({event})"
+
+
+def test_runs(browser: Browser, server: Address) -> None:
+    browser.open(f"{server.url}/#runs", ready="runs")
+    rows = "[...document.querySelectorAll('#table tbody tr')].filter((row) => !row.hidden)"
+    assert browser.evaluate(f"{rows}.length") == 5
+    browser.evaluate(put("#filter", "disconnected hyper"))
+    assert browser.evaluate(f"{rows}.length") == 1
+    browser.evaluate(put("#filter", ""))
+    click(browser, "[data-sort=ood]")
+    shown = browser.evaluate(f"{rows}.map((row) => Number(row.lastChild.textContent))")
+    assert shown == sorted(shown, reverse=True)
+    click(browser, "#pick-none")
+    for name in ("transformer-connected+-seed0", "hypertransformer-connected+-seed0"):
+        click(browser, f"input[aria-label='select demo/{name}']")
+    browser.wait_for("document.querySelector('#difference table')?.textContent.includes('model.kind')")
+    browser.wait_for("document.querySelectorAll('#curves svg path').length > 2")
+    browser.wait_for("document.querySelectorAll('#claims li').length === 7")
+    link = browser.evaluate("location.hash")
+    browser.open(f"{server.url}/{link}", ready="runs")
+    assert browser.evaluate("document.querySelectorAll('#table input:checked').length") == 2, "a link restores the view"
+    assert_clean(browser, server)
+
+
+def test_a_run_that_appears_changes_and_goes(browser: Browser, server: Address, place: Path) -> None:
+    browser.open(f"{server.url}/#runs", ready="runs")
+    browser.wait_for("document.getElementById('live').textContent === 'live'")
+    row = "[...document.querySelectorAll('#table tbody tr')].find((row) => row.textContent.includes('later'))"
+    shutil.copytree(demo_directory() / "hypertransformer-connected+-seed0", place / "later")
+    browser.wait_for(f"{row} !== undefined")
+    (place / "later" / "status.json").write_text(json.dumps({"state": "failed", "step": 77, "error": "disk full"}))
+    browser.wait_for(f"{row}.textContent.includes('failed')")
+    (place / "later" / "config.toml").write_text("half wri")
+    browser.wait_for(f"{row}.textContent.includes('unreadable')")
+    shutil.rmtree(place / "later")
+    browser.wait_for(f"{row} === undefined")
+    assert_clean(browser, server)
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_explore(browser: Browser, server: Address, width: int, scheme: str) -> None:
+    browser.open(f"{server.url}/#explore", width=width, scheme=scheme, ready="explore")
+    assert browser.evaluate("document.documentElement.dataset.theme") == scheme
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+
+    def answered(do: str) -> None:
+        before = int(browser.evaluate("document.documentElement.dataset.answers") or 0)
+        browser.evaluate(do)
+        browser.wait_for(f"Number(document.documentElement.dataset.answers) > {before}")
+
+    def summary() -> str:
+        return browser.evaluate("document.getElementById('summary').textContent")
+
+    assert "held out" in summary()
+    assert browser.evaluate("document.querySelectorAll('#graph g[aria-pressed=true]').length") == 2
+    answered(press(3))
+    answered(press(1))
+    assert "trained on" in summary(), "θ₁ and θ₂"
+    answered(press(2))
+    assert "never trained on" in summary(), "three modules"
+    first = summary()
+    answered(put("#length", 2))
+    assert summary() != first
+    assert browser.evaluate("document.getElementById('length-value').textContent") == "3"
+    answered("document.querySelector('input[name=teacher][value=fresh]').click()")
+    assert "a fresh teacher" in summary()
+    answered("document.querySelector('input[name=teacher][value=run]').click()")
+    before = summary()
+    answered(put("#sliders input", 2.9))
+    assert summary() != before, "the prediction moves with the latent"
+    link = browser.evaluate("location.hash")
+    assert "latent1=" in link
+    after = summary()
+    browser.open(f"{server.url}/{link}", width=width, scheme=scheme, ready="explore")
+    assert summary() == after, "a link restores the view"
+    for plot in ("scatter", "slice", "latent", "attention"):
+        assert browser.evaluate(f"document.querySelectorAll('#{plot} svg path').length") > 3, plot
+    saved = """(() => {
+        const kept = [], make = URL.createObjectURL;
+        URL.createObjectURL = (blob) => { kept.push(blob.text()); return make(blob); };
+        document.querySelectorAll('#scatter .saves button').forEach((button) => button.click());
+        return new Promise((done) => setTimeout(() => Promise.all(kept).then(done), 500));
+    })()"""
+    svg, csv = sorted(browser.evaluate(saved))  # "<" comes before "t"
+    assert svg.startswith("<svg")
+    assert csv.splitlines()[0] == "truth,predicted,model,at"
+    assert_clean(browser, server)
+
+
+def test_names_for_those_who_do_not_see(browser: Browser, server: Address) -> None:
+    """Every control that can be reached has a name."""
+    for view in ("runs", "explore"):
+        browser.open(f"{server.url}/#{view}", ready=view)
+        tree = browser.call("Accessibility.getFullAXTree")["nodes"]
+        controls = {"button", "checkbox", "combobox", "slider", "radio", "searchbox", "link", "MenuListPopup"}
+        named = [
+            (node["role"]["value"], node.get("name", {}).get("value", ""))
+            for node in tree
+            if node.get("role", {}).get("value") in controls - {"MenuListPopup"} and not node.get("ignored")
+        ]
+        assert len(named) > 8
+        assert [role for role, name in named if not name.strip()] == []
