@@ -169,3 +169,37 @@ def test_a_sweep_grows_by_seeds(tmp_path: Path) -> None:
         ("transformer-embed_dim=8", 0),
         ("transformer-embed_dim=8", 1),
     ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["", '{"name": "a"}', '{"name": "a", "configuration": "a", "seed": 0, "num_steps": 1, "point": 3}', "[]", "{"],
+)
+def test_a_list_that_is_not_one(tmp_path: Path, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "sweep.jsonl").write_text(f"{line}\n" if line else "")
+    assert main(["sweep", "results", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("stored", [{}, {"select": 3, "report": {}}, {"select": {"ood": {"r2": "high"}}, "report": {}}])
+def test_a_selection_that_is_not_one(tmp_path: Path, stored: dict, capsys: pytest.CaptureFixture[str]) -> None:
+    """The run counts as not selected yet."""
+    line = {"name": "a", "configuration": "a", "seed": 0, "num_steps": 1, "point": {"task.support": ["110", "011"]}}
+    (tmp_path / "sweep.jsonl").write_text(json.dumps(line) + "\n")
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "selection.json").write_text(json.dumps({"format": 1, "step": 1} | stored))
+    assert main(["sweep", "results", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["states"] == {"waiting": 1}
+
+
+def test_queries_are_about_the_runs_alone(swept: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+    out = swept[0]
+    for query in (f"COPY runs TO '{out}/x.csv'", f"SELECT * FROM read_text('{out}/sweep.jsonl')", ""):
+        assert main(["sweep", "results", str(out), "--sql", query]) == 2, query
+        assert capsys.readouterr().err.startswith("recombine: sql = ")
+    assert not (out / "x.csv").exists()
+    assert (
+        main(["sweep", "results", str(out), "--json", "--sql", "SELECT 'nan'::DOUBLE AS x, DATE '2020-01-02' AS d"])
+        == 0
+    )
+    assert json.loads(capsys.readouterr().out) == [{"x": None, "d": "2020-01-02"}]

@@ -18,6 +18,10 @@ class InputError(ValueError):
         super().__init__(f"{field} = {shown}: {expected}")
 
 
+class InUse(InputError):
+    """Somebody else is at it: later it may not be so."""
+
+
 def suggestion(word: str, candidates: list[str]) -> str:
     """' (did you mean …?)' where a candidate is close to the word, otherwise nothing."""
     close = get_close_matches(word, candidates, n=1)

@@ -4,7 +4,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections import deque
+import threading
+import time
+from collections import Counter, deque
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,8 @@ import pytest
 from recombine.config_file import write_toml
 from recombine.experiment.executor.local import next_job, run_jobs
 from recombine.experiment.interrupt import StopRequest
-from recombine.experiment.job import Job
+from recombine.experiment.job import MOST_SHAPES, Job, keep_shape
+from recombine.experiment.rundir import RunDirectory
 from tests.reliability.small_run import small_config
 
 
@@ -66,9 +69,9 @@ def test_a_worker_takes_what_it_has_compiled() -> None:
     def order(shapes: str, mine: str, others: str) -> str:
         """The names of the jobs, which are their places, as a worker takes them."""
         jobs = [Job(str(i), {"shape": None if shape == "-" else shape}) for i, shape in enumerate(shapes)]
-        waiting, compiled, taken = deque(jobs), set(mine), ""
+        waiting, passed, compiled, taken = deque(jobs), Counter[str](), set(mine), ""
         while waiting:
-            job = next_job(waiting, compiled, set(others))
+            job = next_job(waiting, passed, compiled, set(others))
             taken += job.name
             compiled |= {job.request["shape"]} - {None}
         return taken
@@ -78,3 +81,49 @@ def test_a_worker_takes_what_it_has_compiled() -> None:
     assert order("abab", "", "a") == "1302", "the other one does the rest of a"
     assert order("-a-a", "", "a") == "0213"
     assert order("aaaaaaaaab", "b", "a")[0] == "0", "too far away"
+    many = [Job("first", {"shape": "a"}), *(Job(str(i), {"shape": "b"}) for i in range(100))]
+    waiting, passed = deque(many), Counter[str]()
+    taken = [next_job(waiting, passed, {"b"}, set()).name for _ in range(20)]
+    assert "first" in taken, "nothing is put off for long"
+
+
+def test_a_job_is_tried_a_bounded_number_of_times(tmp_path: Path) -> None:
+    """A directory is where a file should be replaced: an error of the disk, every time."""
+    job = train_job(tmp_path / "run")
+    (tmp_path / "run" / "env.json").mkdir(parents=True)
+    (tmp_path / "run" / "lock").touch()
+    for retries in (0, 2):
+        events = list(run_jobs([job], 1, StopRequest(), retries=retries))
+        kinds = [event.kind for event in events if event.kind != "progress"]
+        assert kinds[-1] == "failed"
+        assert (kinds.count("started"), events[-1].data) == (1 + retries, events[-1].data)
+
+
+def test_a_worker_that_dies_while_nobody_listens(tmp_path: Path) -> None:
+    """It is idle, and the reader of the events is busy with something else."""
+    first, second = train_job(tmp_path / "first"), train_job(tmp_path / "second")
+    kinds = []
+    for event in run_jobs([first, second], 1, StopRequest(), retries=1):
+        kinds.append((event.job.name, event.kind))
+        if (event.job.name, event.kind) == ("first", "done"):
+            os.kill(status_process(tmp_path / "first"), signal.SIGKILL)
+            time.sleep(1.0)
+    assert kinds[-1] == ("second", "done")
+
+
+def test_a_run_in_use_is_waited_for(tmp_path: Path) -> None:
+    """As when a coordinator was killed, and its worker still saves."""
+    holder = RunDirectory(tmp_path / "run")
+    holder.__enter__()
+    threading.Timer(3.0, holder.__exit__).start()
+    kinds = [event.kind for event in run_jobs([train_job(tmp_path / "run")], 1, StopRequest(), retries=0)]
+    assert kinds[-1] == "done"
+
+
+def test_too_many_shapes_are_forgotten() -> None:
+    kept: set[str] = set()
+    for i in range(MOST_SHAPES):
+        kept = keep_shape(kept, str(i))
+    assert len(kept) == MOST_SHAPES
+    assert keep_shape(kept, "3") == kept
+    assert keep_shape(kept, "new") == {"new"}

@@ -76,7 +76,7 @@ def test_a_sample_is_the_same_every_time() -> None:
 def test_names_fit_a_directory() -> None:
     for run in sweep_runs(read_grid("paper-hypertransformer"), "paper", [0], sample=50):
         assert len(run.name.encode()) <= 255
-    grid = parse_grid({"grid": {"task.support": ["connected", "110000,011000,001100,000110,000011" + ",100001" * 0]}})
+    grid = parse_grid({"grid": {"task.support": ["connected", "110000,011000,001100,000110,000011"]}})
     assert all(
         "/" not in run.name and "," not in run.name.removesuffix("-seed0") for run in sweep_runs(grid, "smoke", [0])
     )
@@ -101,6 +101,12 @@ def test_names_fit_a_directory() -> None:
         ({"grid": {"model.embed_dim": [16]}, "exclude": [{"model.embed_dim": 16}]}, "exclude", "nothing"),
         ({"grid": {"model.causal": [True]}, "each": {"model.causal": [False]}}, "each.model.causal", "[grid] already"),
         ({"grid": {"measure.episodes": [*range(2, 400)], "optimizer.num_steps": [*range(1, 400)]}}, "grid", "more"),
+        ({"grid": {"model": ["a"], "model.embed_dim": [16]}}, "grid.model", "a table, and model.embed_dim"),
+        ({"grid": {"model.kind": [["a"]]}}, "grid.model.kind", "a model's name"),
+        ({"grid": {"model.embed_dim": [16]}, "seed": 5}, "seed", "--seeds"),
+        (TWO | {"exclude": [{"model.embed_dim": 7}]}, "exclude.model.embed_dim", "not a value of the grid's"),
+        ({"grid": {"model.embed_dim": [16], "model": {"embed_dim": [32]}}}, "grid.model.embed_dim", "named twice"),
+        ({"grid": {"model.embed_dim": [16]}, "model": {"embed_dim": 8}}, "model.embed_dim", "in the grid, too"),
         ({"grid": {"model.embed_dim": [16]}, "optimiser": {"num_steps": 3}}, "optimiser", "did you mean 'optimizer'"),
     ],
 )  # fmt: skip

@@ -132,6 +132,8 @@ def test_options() -> None:
     assert slurm_options([]) == {"time": 60}
     words = ["time=120", "mem=4G", "cpus_per_task=2", "reservation=mine=1"]
     assert slurm_options(words) == {"time": 120, "mem": "4G", "cpus-per-task": 2, "reservation": "mine=1"}
-    for word in ("partition", "partition=", "=x", "time=1:00", "time=0", "Time=1", "array=3", "job_name=x", "a b=1"):
+    assert slurm_options(["exclusive=true"])["exclusive"] is True
+    words = ["partition", "partition=", "=x", "time=1:00", "time=4", "time=true", "Time=9", "a b=1"]
+    for word in [*words, "array=3", "job_name=x", "ntasks=2", "clusters=x"]:
         with pytest.raises(InputError, match=r"^slurm = "):
             slurm_options([word])

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from recombine.config import Config
+from recombine.config_file import write_toml
 from recombine.errors import InputError
 from recombine.experiment import together
 from recombine.experiment.interrupt import StopRequest
+from recombine.experiment.job import carry_out
 from recombine.experiment.plan import jobs_to_do, put_together
 from recombine.experiment.run import RunOptions, run
 from recombine.experiment.together import run_together
@@ -69,7 +71,7 @@ def test_they_go_on_where_they_were_left_though_one_is_behind(tmp_path: Path) ->
     assert {state(path) for path in paths(place)} == {"interrupted"}
     one = rows(place / "b")
     (place / "b").rename(tmp_path / "old")
-    list(run(every[1], place / "b", RunOptions(stop_at=100, together=True)))
+    list(run(every[1], place / "b", RunOptions(stop_at=100)))
     assert len(rows(place / "b")) < len(one)
     said: list[str] = []
     list(run_together(every, paths(place), say=said.append))
@@ -101,10 +103,38 @@ def test_one_shape(tmp_path: Path) -> None:
     assert not (tmp_path / "a").exists()
 
 
-def test_alone_what_was_together_is_said_to_be_different(tmp_path: Path) -> None:
+def test_alone_and_together_by_turns(tmp_path: Path) -> None:
+    """As when a sweep grows by seeds. Each start says with how many it was."""
     list(run_together(configs(), paths(tmp_path), RunOptions(stop_at=4)))
-    with pytest.raises(InputError, match=r"machine.together: True → None"):
-        finish(tmp_path / "a", configs()[0])
+    finish(tmp_path / "a", configs()[0], stop_at=8)
+    list(run_together(configs(), paths(tmp_path)))
+    starts = json.loads((tmp_path / "a" / "env.json").read_text())["starts"]
+    assert [start["identity"].get("together", 1) for start in starts] == [3, 1, 3]
+    assert state(tmp_path / "a") == "done"
+
+
+def test_all_diverge(tmp_path: Path) -> None:
+    """At the same step: none is behind another, and yet none is done."""
+    wild = [small_config(seed=seed, optimizer={"learning_rate": 1e20}) for seed in (0, 1)]
+    with pytest.raises(NonFiniteLoss, match="2 of 2 runs diverged: a, b"):
+        list(run_together(wild, paths(tmp_path)[:2]))
+    assert [state(path) for path in paths(tmp_path)[:2]] == ["failed", "failed"]
+
+
+def test_what_is_done_stays_done_and_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though one of them diverges, and though it is tried again."""
+
+    def spoiled(config, seeds, tasks, states, *rest):
+        bad = eqx.tree_at(lambda state: state.model.readout.weight, states[1], replace_fn=lambda w: w * np.nan)
+        return train_together(config, seeds, tasks, [states[0], bad, *states[2:]], *rest)
+
+    monkeypatch.setattr(together, "train_together", spoiled)
+    parts = [{"config": write_toml(c), "path": str(p)} for c, p in zip(configs(), paths(tmp_path), strict=True)]
+    job = parts[0] | {"kind": "train", "after": ["selection"], "runs": parts}
+    with pytest.raises(NonFiniteLoss):
+        carry_out(job, StopRequest(), lambda *_, **__: None)
+    assert [state(path) for path in paths(tmp_path)] == ["done", "failed", "done"]
+    assert [(path / "selection.json").exists() for path in paths(tmp_path)] == [True, False, True]
 
 
 def test_which_jobs_go_together(tmp_path: Path) -> None:

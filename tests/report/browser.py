@@ -68,7 +68,13 @@ class Browser:
         shutil.rmtree(self.profile, ignore_errors=True)
 
     def open(
-        self, page: Path | str, width: int = 1280, height: int = 900, scheme: str = "light", ready: str = "yes"
+        self,
+        page: Path | str,
+        width: int = 1280,
+        height: int = 900,
+        scheme: str = "light",
+        ready: str = "yes",
+        patience: float = PATIENCE,
     ) -> None:
         """A new tab of that size with the page (a file or an address) in it, when it says that it is ready."""
         former, self.target = self.target, self.call("Target.createTarget", url="about:blank")["targetId"]
@@ -81,7 +87,7 @@ class Browser:
         self.resize(width, height)
         self.problems, self.requests = [], []
         self.call("Page.navigate", url=page if isinstance(page, str) else page.resolve().as_uri())
-        self.wait_for(f"document.documentElement.dataset.ready === '{ready}'")
+        self.wait_for(f"document.documentElement.dataset.ready === '{ready}'", patience)
 
     def resize(self, width: int, height: int = 900) -> None:
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
@@ -94,9 +100,9 @@ class Browser:
             raise RuntimeError(answer["exceptionDetails"]["exception"].get("description", "exception"))
         return answer["result"].get("value")
 
-    def wait_for(self, condition: str) -> None:
+    def wait_for(self, condition: str, patience: float = PATIENCE) -> None:
         """Until the condition is true, asked after every frame."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + patience
         frame = "new Promise((done) => setTimeout(done, 20))"
         while not self.evaluate(f"{frame}.then(() => ({condition}))"):
             if time.monotonic() > deadline:

@@ -13,6 +13,8 @@ from tests.serve.server import Address, serving
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, a package of make system-deps")
 
+LOADING = 180.0  # seconds for models to be loaded and compiled, on a busy machine
+
 EVIL = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
 
 
@@ -107,14 +109,14 @@ def test_a_run_that_appears_changes_and_goes(browser: Browser, server: Address, 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_explore(browser: Browser, server: Address, width: int, scheme: str) -> None:
-    browser.open(f"{server.url}/#explore", width=width, scheme=scheme, ready="explore")
+    browser.open(f"{server.url}/#explore", width=width, scheme=scheme, ready="explore", patience=LOADING)
     assert browser.evaluate("document.documentElement.dataset.theme") == scheme
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
 
     def answered(do: str) -> None:
         before = int(browser.evaluate("document.documentElement.dataset.answers") or 0)
         browser.evaluate(do)
-        browser.wait_for(f"Number(document.documentElement.dataset.answers) > {before}")
+        browser.wait_for(f"Number(document.documentElement.dataset.answers) > {before}", LOADING)
 
     def summary() -> str:
         return browser.evaluate("document.getElementById('summary').textContent")
@@ -139,7 +141,7 @@ def test_explore(browser: Browser, server: Address, width: int, scheme: str) -> 
     link = browser.evaluate("location.hash")
     assert "latent1=" in link
     after = summary()
-    browser.open(f"{server.url}/{link}", width=width, scheme=scheme, ready="explore")
+    browser.open(f"{server.url}/{link}", width=width, scheme=scheme, ready="explore", patience=LOADING)
     assert summary() == after, "a link restores the view"
     for plot in ("scatter", "slice", "latent", "attention"):
         assert browser.evaluate(f"document.querySelectorAll('#{plot} svg path').length") > 3, plot
@@ -158,7 +160,7 @@ def test_explore(browser: Browser, server: Address, width: int, scheme: str) -> 
 def test_names_for_those_who_do_not_see(browser: Browser, server: Address) -> None:
     """Every control that can be reached has a name."""
     for view in ("runs", "explore"):
-        browser.open(f"{server.url}/#{view}", ready=view)
+        browser.open(f"{server.url}/#{view}", ready=view, patience=LOADING)
         tree = browser.call("Accessibility.getFullAXTree")["nodes"]
         controls = {"button", "checkbox", "combobox", "slider", "radio", "searchbox", "link", "MenuListPopup"}
         named = [

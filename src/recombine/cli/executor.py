@@ -53,9 +53,11 @@ class Executor:
             slurm_options(self.slurm)
             check_slurm()
         if self.executor == "ray":
-            from recombine.experiment.executor.ray import check_ray
+            from recombine.experiment.executor.ray import check_address, check_ray
 
             check_ray()
+            if self.address is not None:
+                check_address(self.address)
 
     @property
     def at_a_time(self) -> int | None:

@@ -129,8 +129,8 @@ class Reproduce:
             raise Failed(f"{len(failed)} of the runs failed: {', '.join(failed)}")
 
     def _estimate(self, entries: "Sequence[Entry]", out: Path, workers: int) -> None:
-        from recombine.experiment.estimate import seconds_per_run
-        from recombine.experiment.plan import is_done
+        from recombine.experiment.estimate import seconds_per_run, total_seconds
+        from recombine.experiment.rundir import is_done
         from recombine.report.rate import duration
 
         rows = []
@@ -138,7 +138,7 @@ class Reproduce:
         for entry, each in zip(entries, seconds, strict=True):
             done = is_done(out / entry.name)
             rows.append({"run": entry.name, "panels": entry.panels, "done": done, "seconds": 0.0 if done else each})
-        total = sum(row["seconds"] for row in rows) / workers
+        total = total_seconds([row["seconds"] for row in rows], workers)
         if self.json:
             print_json({"runs": rows, "workers": workers, "seconds": total})
             return

@@ -1,6 +1,7 @@
 """`recombine sweep`: a grid of configurations."""
 
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -93,6 +94,8 @@ class Run:
         if self.sample is not None and self.max_runs is not None:
             raise InputError("max_runs", self.max_runs, "with --sample there is no need of it; leave one of them out")
         runs = sweep_runs(read_grid(self.grid), self.preset, range(self.seed, self.seed + self.seeds), self.sample)
+        if self.model and all(run.config.model.kind != self.model for run in runs):
+            raise InputError("model", self.model, "no run of the grid is of it; name it in model.kind")
         for kind in {run.config.model.kind for run in runs if ":" in run.config.model.kind} - {self.model, *SHIPPED}:
             raise InputError("model.kind", kind, f"a class is imported only where the command names it: --model {kind}")
         return runs[: self.max_runs]
@@ -117,14 +120,14 @@ class Run:
             raise Failed(f"{len(failed)} of the runs failed: {', '.join(failed)}")
 
     def _estimate(self, wanted: "dict[str, Config]", out: Path, workers: int) -> None:
-        from recombine.experiment.estimate import seconds_per_run
-        from recombine.experiment.plan import is_done
+        from recombine.experiment.estimate import seconds_per_run, total_seconds
+        from recombine.experiment.rundir import is_done
         from recombine.report.rate import duration
 
         left = {name: config for name, config in wanted.items() if not is_done(out / name)}
         seconds = dict(zip(left, seconds_per_run(list(left.values()), note), strict=True))
         steps = sum(config.optimizer.num_steps for config in left.values())
-        total = sum(seconds.values()) / workers
+        total = total_seconds(seconds.values(), workers)
         if self.json:
             print_json({"runs": list(wanted), "seconds_each": seconds, "steps": steps, "seconds": total})
             return
@@ -177,16 +180,25 @@ class Results:
 
         try:
             cursor = connection.execute(sql)
+            if cursor is None:
+                raise InputError("sql", sql, 'a query, such as "SELECT avg(ood) FROM runs"')
             names = [column[0] for column in cursor.description or ()]
             rows = cursor.fetchall()
         except duckdb.Error as error:
             raise InputError("sql", sql, " ".join(str(error).split())) from error
         if self.json:
-            print_json([dict(zip(names, row, strict=True)) for row in rows])
+            print_json([dict(zip(names, map(plain, row), strict=True)) for row in rows])
             return
         from recombine.report.sweep_tables import print_rows
 
         print_rows(names, rows)
+
+
+def plain(value: object) -> object:
+    """A value of a table as JSON has it."""
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    return value if isinstance(value, str | int | bool | None) else str(value)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """How long runs would take on this machine: some steps of some of them are timed."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -75,3 +75,9 @@ def _time(config: Config) -> Cost:
     steps = last.step - first.step
     per_step = (now - compiled) / steps if steps else compiled - started
     return Cost(compiled - started, per_step)
+
+
+def total_seconds(each: Iterable[float], workers: int) -> float:
+    """With so many at a time: no less than the longest of them."""
+    each = list(each)
+    return max(sum(each) / workers, max(each, default=0.0))

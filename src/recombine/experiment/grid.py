@@ -104,6 +104,7 @@ def parse_grid(tables: Mapping[str, Any]) -> Grid:
         raise InputError("grid", rest, 'a table [grid], such as "model.embed_dim" = [16, 32]')
     if both := fields.keys() & each.keys():
         raise InputError(f"each.{min(both)}", list(each[min(both)]), "it is in [grid] already")
+    _check_fields(fields, each, rest)
     exclude = tables.get("exclude", [])
     if not isinstance(exclude, list) or not all(isinstance(one, Mapping) for one in exclude):
         raise InputError("exclude", exclude, 'tables [[exclude]], such as "model.embed_dim" = 16')
@@ -112,15 +113,36 @@ def parse_grid(tables: Mapping[str, Any]) -> Grid:
         for name in one:
             if name not in fields and name not in each:
                 raise InputError(f"exclude.{name}", one[name], "not a field of [grid]")
+            if one[name] not in (values := fields.get(name, each.get(name, []))) and name in fields:
+                raise InputError(f"exclude.{name}", one[name], f"not a value of the grid's, which has {values}")
         if not one:
             raise InputError("exclude", one, "would leave everything out")
     return Grid(fields, each, flat, rest)
 
 
+def _check_fields(fields: Mapping[str, Any], each: Mapping[str, Any], rest: Mapping[str, Any]) -> None:
+    """A field is named once, and is not a table of others."""
+    if "seed" in rest:
+        raise InputError("seed", rest["seed"], "seeds are named on the command line: --seed and --seeds")
+    names = [*fields, *each]
+    for name in names:
+        if inside := next((other for other in names if other.startswith(f"{name}.")), None):
+            raise InputError(f"grid.{name}", {**fields, **each}[name], f"a table, and {inside} is a field of it")
+    if twice := sorted(set(names) & dict(_flat(rest)).keys()):
+        raise InputError(twice[0], dict(_flat(rest))[twice[0]], "it is in the grid, too")
+    for kind in {**fields, **each}.get("model.kind", ()):
+        if not isinstance(kind, str):
+            raise InputError("grid.model.kind", kind, "a model's name")
+
+
 def _fields(table: str, given: Any) -> dict[str, list[Any]]:
     if not isinstance(given, Mapping):
         raise InputError(table, given, "a table of fields and their values")
-    found = dict(_flat(given))
+    pairs = list(_flat(given))
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        name = next(name for i, (name, _) in enumerate(pairs) if name in dict(pairs[:i]))
+        raise InputError(f"{table}.{name}", found[name], "is named twice")
     for name, values in found.items():
         if not isinstance(values, list) or not values:
             raise InputError(f"{table}.{name}", values, "a list of values, at least one")

@@ -12,6 +12,7 @@ from recombine import __version__
 from recombine.checks import check_size
 from recombine.errors import InputError
 
+COMPILED = "RECOMBINE_COMPILED"  # the directory that we chose; a cluster hands it on with the environment
 THREADS = "RECOMBINE_THREADS"  # left in the environment by `prepare`, for `identity` to record
 
 
@@ -107,10 +108,12 @@ def _keep_compiled() -> None:
     Machine code is for one kind of processor: each has a directory of its own, as home directories may be shared.
     JAX's own variable, set by the user, goes before; empty, it keeps nothing.
     """
-    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    given = os.environ.get("JAX_COMPILATION_CACHE_DIR")
+    if given is None or given == os.environ.get(COMPILED):  # ours, perhaps from another machine
         home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
         kind = _short_hash(f"{_processor()} {_processor_flags()}")
         os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(home) / "recombine" / f"compiled-{kind}")
+        os.environ[COMPILED] = os.environ["JAX_COMPILATION_CACHE_DIR"]
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 
 

@@ -1,7 +1,6 @@
 """From runs that are wanted to the jobs that are still to be done."""
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +10,7 @@ from recombine.config_file import config_as_dict, differences, write_toml
 from recombine.errors import InputError
 from recombine.experiment.job import Job
 from recombine.experiment.reference import REFERENCES_DIRECTORY, reference_path, stored_references
-from recombine.experiment.rundir import CONFIG, STATUS
+from recombine.experiment.rundir import CONFIG, is_done
 from recombine.experiment.scorecard import read_scorecard
 from recombine.experiment.sweep import read_selection
 from recombine.experiment.trained import own_model, run_config
@@ -34,7 +33,7 @@ def jobs_to_do(
     for name, config in wanted.items():
         references = str(reference_path(directory, config))
         if references not in jobs and stored_references(directory, config) is None:
-            title = f"references {config.task.support.name} N {config.task.episode_length} seed {config.seed}"
+            title = f"references {reference_path(directory, config).stem}"
             jobs[references] = Job(title, _request("references", config, directory))
         path = out / name
         if not (is_done(path) and all(_measured(path, kind, config) for kind in after)):
@@ -75,13 +74,6 @@ def check_same(wanted: Mapping[str, Config], out: Path) -> None:
             shown = "; ".join(f"{field}: {old} → {new}" for field, (old, new) in changed.items())
             expected = f"a run of other settings is there ({shown}); name another --out (or --resume-anyway)"
             raise InputError("out", str(path), expected)
-
-
-def is_done(path: Path) -> bool:
-    try:
-        return json.loads((path / STATUS).read_text(encoding="utf-8"))["state"] == "done"
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
 
 
 def _measured(path: Path, kind: After, config: Config) -> bool:

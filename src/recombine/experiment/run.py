@@ -45,7 +45,7 @@ class RunOptions:
     save_every: float = 60.0  # seconds
     stop_at: int | None = None
     resume_anyway: bool = False
-    together: bool = False  # with others, by one program
+    together: int = 1  # runs that are trained by one program
 
     def __post_init__(self) -> None:
         check_number("save_every", self.save_every, least=0.0)
@@ -90,7 +90,7 @@ class Running:
         self.num_steps, self.devices = config.optimizer.num_steps, options.devices
         self.last = self.num_steps if options.stop_at is None else min(self.num_steps, options.stop_at)
         self.every = -(-self.num_steps // config.measure.snapshots)
-        self.identity = identity(options.devices) | ({"together": True} if options.together else {})
+        self.identity = identity(options.devices) | ({"together": options.together} if options.together > 1 else {})
         self.entered = False  # nothing has been written yet
         self.step = 0
         self.saved_step: int | None = None
@@ -118,15 +118,30 @@ class Running:
     def answerable(self) -> Iterator[None]:
         """However it ends, the directory says so."""
         try:
+            with self.blamed():
+                yield
+        except GeneratorExit:
+            self.leave()
+            raise
+
+    @contextmanager
+    def blamed(self) -> Iterator[None]:
+        """An error inside is this run's. That whoever reads the progress has gone, is not."""
+        try:
             yield
-        except GeneratorExit:  # whoever reads the progress has gone
-            if self.saved_step != self.step and not self.failed:
-                self._save()
-            self._write_status("stopped")
+        except GeneratorExit:
             raise
         except BaseException as error:
             self.fail(error)
             raise
+
+    def leave(self) -> None:
+        """For reasons that are not this run's."""
+        if self.entered and not self.failed:
+            with suppress(OSError):
+                if self.saved_step != self.step:
+                    self._save()
+                self._write_status("stopped")
 
     def fail(self, error: BaseException) -> None:
         self.failed = True
@@ -178,7 +193,10 @@ class Running:
         stored = parse_toml(newest.texts[CONFIG], CONFIG) if newest else self.directory.read_config()
         changed = differences(stored, config_as_dict(self.config)) if stored else {}
         if newest and not self._is_finished(newest):  # what is only reported depends on no machine
-            changed |= differences({"machine": newest.identity}, {"machine": self.identity})
+            # With how many others it is trained may change, as sweeps grow: every start records it.
+            both = [newest.identity, self.identity]
+            before, now = ({name: one[name] for name in one if name != "together"} for one in both)
+            changed |= differences({"machine": before}, {"machine": now})
         if changed and not self.options.resume_anyway:
             shown = "; ".join(f"{name}: {old} → {new}" for name, (old, new) in changed.items())
             raise InputError(

@@ -19,7 +19,7 @@ from typing import Any
 
 from recombine.config import Config
 from recombine.config_file import parse_toml, write_toml
-from recombine.errors import InputError
+from recombine.errors import InputError, InUse
 from recombine.files import (
     NotAFile,
     append,
@@ -60,7 +60,7 @@ class RunDirectory:
         except BlockingIOError as error:
             holder = os.pread(handle, 200, 0).decode(errors="replace").strip() or "another process"
             os.close(handle)
-            raise InputError("out", str(self.path), f"in use by {holder}") from error
+            raise InUse("out", str(self.path), f"in use by {holder}") from error
         except OSError as error:
             os.close(handle)
             raise InputError("out", str(self.path), f"cannot be locked ({error.strerror})") from error
@@ -136,6 +136,14 @@ class RunDirectory:
             return read_file(path).decode(errors="replace")
         except NotAFile as error:
             raise InputError("out", str(self.path), f"not a run directory: {error}") from error
+
+
+def is_done(path: Path) -> bool:
+    """Whether a run has been trained and measured to its end."""
+    try:
+        return json.loads(read_file(path / STATUS, 1 << 20))["state"] == "done"
+    except (NotAFile, ValueError, KeyError, TypeError):
+        return False
 
 
 def check_run_path(path: Path) -> None:

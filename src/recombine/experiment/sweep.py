@@ -37,9 +37,18 @@ def read_list(out: Path) -> Iterator[dict[str, Any]]:
     except (NotAFile, ValueError) as error:
         raise InputError("sweep", str(out), f"not a sweep's directory: {LIST} cannot be read ({error})") from error
     for line in lines:
-        if not isinstance(line, dict) or not isinstance(line.get("name"), str) or "/" in line["name"]:
+        if not _is_line(line):
             raise InputError("sweep", str(out), f"{LIST} has a line that is not a run's")
         yield line
+
+
+def _is_line(line: Any) -> bool:
+    kinds = {"name": str, "configuration": str, "seed": int, "num_steps": int, "point": dict}
+    return (
+        isinstance(line, dict)
+        and all(isinstance(line.get(name), kind) for name, kind in kinds.items())
+        and "/" not in line["name"]
+    )
 
 
 def read_selection(run: Path) -> dict[str, Any] | None:
@@ -48,4 +57,14 @@ def read_selection(run: Path) -> dict[str, Any] | None:
         stored = json.loads(read_file(run / SELECTION, 1 << 16))
     except (NotAFile, ValueError):
         return None
-    return stored if isinstance(stored, dict) and stored.get("format") == SELECTION_FORMAT else None
+    if not isinstance(stored, dict) or stored.get("format") != SELECTION_FORMAT:
+        return None
+    for part in ("select", "report"):
+        splits = stored.get(part)
+        if not isinstance(splits, dict) or not all(_is_score(one) for one in splits.values()):
+            return None
+    return stored
+
+
+def _is_score(one: Any) -> bool:
+    return one is None or (isinstance(one, dict) and isinstance(one.get("r2"), float | int | None))

@@ -5,7 +5,7 @@ Each run has its directory, as if it were alone; only its last bits differ.
 
 import time
 from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,54 +31,59 @@ def run_together(
     request: StopRequest | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Generator[Progress, None, None]:
-    """Start or continue the runs in the directories; progress is that of the first of them that goes on.
+    """Start or continue the runs in the directories; progress is that of each of them.
 
     Those that are behind, as after a crash, are first brought to where the others are, one by one.
     """
     check_one_shape(configs)
-    options, request = replace(options or RunOptions(), together=True), request or StopRequest()
+    options, request = replace(options or RunOptions(), together=len(configs)), request or StopRequest()
+    runs: list[Running] = []
     with ExitStack() as stack:
-        runs: list[Running] = []
-        for config, path in zip(configs, paths, strict=True):
-            directory = stack.enter_context(RunDirectory(path))
-            running = Running(config, directory, options, request, say)
-            stack.enter_context(running.answerable())
-            yield from running.begin()
-            runs.append(running)
-        furthest = max(running.step for running in runs)
-        for running in runs:
-            for snapshot in train(running.config, running.tasks, running.state, running.step, running.every, furthest):
-                yield running.take(snapshot)
-                if request.requested():
-                    break
-        if not request.requested():
-            yield from _train(runs, furthest, request)
-        failed = [running for running in runs if running.failed]
+        try:
+            for config, path in zip(configs, paths, strict=True):
+                running = Running(config, stack.enter_context(RunDirectory(path)), options, request, say)
+                runs.append(running)
+                with running.blamed():
+                    yield from running.begin()
+            furthest = max(running.step for running in runs)
+            for running in runs:
+                with suppress(ArithmeticError), running.blamed():
+                    yield from _catch_up(running, furthest)
+            if not request.requested():
+                yield from _train([running for running in runs if not running.failed], furthest, request)
+        except BaseException:
+            for running in runs:
+                running.leave()
+            raise
         for running in runs:
             if not running.failed:
                 running.end()
-    if failed:
+    if failed := [running for running in runs if running.failed]:
         raise NonFiniteLoss(f"{len(failed)} of {len(runs)} runs diverged: {', '.join(map(_name, failed))}")
 
 
-def _train(runs: list[Running], step: int, request: StopRequest) -> Generator[Progress, None, None]:
-    first, going = runs[0], list(runs)
-    seeds = [running.config.seed for running in runs]
-    tasks, states = [running.tasks for running in runs], [running.state for running in runs]
-    for snapshots in train_together(first.config, seeds, tasks, states, step, first.every, first.last):
-        furthest = max(snapshot.step for snapshot in snapshots)
-        for running, snapshot in zip(runs, snapshots, strict=True):
-            if running in going and snapshot.step == furthest:
-                progress = running.take(snapshot)
-                if running is going[0]:
-                    yield progress
-            elif running in going:
-                going.remove(running)
-                step = snapshot.step
-                running.fail(NonFiniteLoss(f"step {step} was not taken: its loss or its gradient is not finite"))
-        if request.requested() or not going:
+def _catch_up(running: Running, step: int) -> Generator[Progress, None, None]:
+    for snapshot in train(running.config, running.tasks, running.state, running.step, running.every, step):
+        yield running.take(snapshot)
+        if running.request.requested():
             return
-        for running in going:
+
+
+def _train(runs: list[Running], step: int, request: StopRequest) -> Generator[Progress, None, None]:
+    if not runs:
+        return
+    first, seeds = runs[0], [running.config.seed for running in runs]
+    tasks, states = [running.tasks for running in runs], [running.state for running in runs]
+    for snapshots, finite in train_together(first.config, seeds, tasks, states, step, first.every, first.last):
+        for running, snapshot, goes_on in zip(runs, snapshots, finite, strict=True):
+            with suppress(ArithmeticError), running.blamed():
+                if len(snapshot.losses) and not running.failed:
+                    yield running.take(snapshot)
+                if not goes_on and not running.failed:
+                    raise NonFiniteLoss(f"step {snapshot.step} was not taken: its loss or its gradient is not finite")
+        if request.requested() or all(running.failed for running in runs):
+            return
+        for running in runs:
             running.since = time.monotonic()  # what the others measured is not this one's training
 
 

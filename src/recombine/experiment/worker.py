@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from recombine.experiment.interrupt import Interrupted, run_interruptibly
-from recombine.experiment.job import ERRORS, carry_out, failure
+from recombine.experiment.job import ERRORS, carry_out, failure, keep_shape
 from recombine.experiment.machine import prepare
 
 events: IO[str] = sys.stdout
@@ -30,8 +30,10 @@ def main() -> int:
     prepare(threads=1)
     jobs: queue.Queue[dict[str, Any]] = queue.Queue()
     threading.Thread(target=_receive, args=(jobs,), daemon=True).start()
+    shapes: set[str] = set()
     while True:
         job = jobs.get()
+        shapes = forget(shapes, job.get("shape"))
         try:
             run_interruptibly(lambda request, job=job: carry_out(job, request, _tell), lambda text: None)
         except Interrupted as interrupted:
@@ -40,6 +42,18 @@ def main() -> int:
             _tell("failed", **failure(error))
         else:
             _tell("done")
+
+
+def forget(shapes: set[str], shape: str | None) -> set[str]:
+    """Drop the compiled programs before there are too many: each takes memory."""
+    if shape is None:
+        return shapes
+    kept = keep_shape(shapes, shape)
+    if not shapes <= kept:
+        import jax
+
+        jax.clear_caches()
+    return kept
 
 
 def stay_nice() -> None:

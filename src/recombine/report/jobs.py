@@ -74,9 +74,10 @@ class JobsDisplay:
         if data.get("loss") is not None:
             parts.append(f"loss {data['loss']:.4f}")
         row = data.get("row") or {}
-        if "ood" in row and row.get("step") == self.totals[name]:
-            self.r2[name] = row["ood"]["r2"]
-        parts += [f"R² {split} {row[split]['r2']:.3f}" for split in ("in_dist", "ood") if split in row]
+        found = {split: r2 for split in ("in_dist", "ood") if (r2 := (row.get(split) or {}).get("r2")) is not None}
+        if "ood" in found and row.get("step") == self.totals[name]:
+            self.r2[name] = found["ood"]
+        parts += [f"R² {split} {r2:.3f}" for split, r2 in found.items()]
         if rate:
             parts.append(f"{rate:.1f} steps/s · ETA {duration(((self.totals[name] or 0) - step) / rate)}")
         self.latest[name] = (step, " · ".join(parts))

@@ -67,6 +67,8 @@ def sweep_table(out: Path) -> "tuple[DuckDBPyConnection, list[str]]":
     except ImportError as error:
         raise InputError("sweep", str(out), "the results need DuckDB: pip install 'recombine[sweep]'") from error
     lines = list(read_list(out))
+    if not lines:
+        raise InputError("sweep", str(out), "no run is listed in it yet")
     fields = list(dict.fromkeys(name for line in lines for name in line["point"]))
     rows = [_row(out, line) for line in lines]
     names = [*COLUMNS, *(f"p{i}" for i in range(len(fields)))]
@@ -76,6 +78,7 @@ def sweep_table(out: Path) -> "tuple[DuckDBPyConnection, list[str]]":
     selected = ", ".join(f'unnest(${n}) AS "{t.replace(chr(34), "")}"' for n, t in zip(names, titles, strict=True))
     connection = duckdb.connect()
     connection.execute(f"CREATE TABLE runs AS SELECT {selected}", parameters)
+    connection.execute("SET enable_external_access = false")  # a query is about the runs, and no other file
     for score in SCORES:  # a column of nothing but NULL has no type of its own
         connection.execute(f"ALTER TABLE runs ALTER {score} TYPE DOUBLE")
     return connection, fields
@@ -124,7 +127,9 @@ def _last_row(path: Path) -> dict[str, Any]:
 def _comparable(values: Sequence[Any]) -> list[Any]:
     """A column has one type: mixed ones become text."""
     kinds = {type(value) for value in values if value is not None}
-    return list(values) if len(kinds) == 1 else [None if value is None else str(value) for value in values]
+    if len(kinds) == 1 and kinds <= {str, int, float, bool}:
+        return list(values)
+    return [None if value is None else str(value) for value in values]
 
 
 def _ranked(connection: "DuckDBPyConnection", fields: Sequence[str], by: str) -> Iterator[Ranked]:

@@ -28,6 +28,13 @@ class Snapshot(NamedTuple):
     losses: np.ndarray
 
 
+class Snapshots(NamedTuple):
+    """Of several runs, and which of them go on: the others have diverged."""
+
+    snapshots: list[Snapshot]
+    finite: list[bool]
+
+
 class NonFiniteLoss(ArithmeticError):
     """Training diverged."""
 
@@ -85,7 +92,7 @@ def train_together(
     step: int,
     every: int,
     last: int,
-) -> Iterator[list[Snapshot]]:
+) -> Iterator[Snapshots]:
     """Train several runs of one shape by one program, as `train` does each: for accelerators that one would not fill.
 
     What they do not share is in `seeds`, `tasks` and `states`. One that diverges stays where it is, and the others go
@@ -95,22 +102,19 @@ def train_together(
     stacked = jax.tree.map(lambda *arrays: jnp.stack(arrays), *tasks)
     arrays = jax.tree.map(lambda *arrays: jnp.stack(arrays), *(eqx.filter(state, eqx.is_array) for state in states))
     rest = eqx.filter(states[0], eqx.is_array, inverse=True)
-    at, per_dispatch = [step] * len(seeds), 1
-    while step < last:
+    at, going, per_dispatch = [step] * len(seeds), [True] * len(seeds), 1
+    while step < last and any(going):
         count = min(per_dispatch, last - step, every - step % every)
         started = time.monotonic()
         steps = run_steps_together(static, seed, stacked, arrays, rest, jnp.asarray(step), jnp.asarray(count))
         done, losses = np.asarray(steps.done), np.asarray(steps.losses)
         per_dispatch = _next_count(count, time.monotonic() - started, first=per_dispatch == 1)
-        going = [place == step for place in at]
-        at = [place + int(taken) if goes else place for place, taken, goes in zip(at, done, going, strict=True)]
+        taken = [int(many) if goes else 0 for many, goes in zip(done, going, strict=True)]
+        at = [place + many for place, many in zip(at, taken, strict=True)]
+        going = [goes and bool(finite) for goes, finite in zip(going, np.asarray(steps.finite), strict=True)]
         step, arrays = step + count, steps.state
-        yield [
-            Snapshot(at[i], eqx.combine(_row(arrays, i), rest), losses[i, : done[i]] if going[i] else losses[i, :0])
-            for i in range(len(seeds))
-        ]
-        if max(at) < step:
-            return
+        states = [eqx.combine(_row(arrays, i), rest) for i in range(len(seeds))]
+        yield Snapshots([Snapshot(at[i], states[i], losses[i, : taken[i]]) for i in range(len(seeds))], going)
 
 
 def _row(arrays: State, i: int) -> State:

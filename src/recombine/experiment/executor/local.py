@@ -13,7 +13,7 @@ from itertools import chain, islice
 from typing import Any
 
 from recombine.experiment.interrupt import StopRequest
-from recombine.experiment.job import Event, Job
+from recombine.experiment.job import Event, Job, keep_shape
 
 SECONDS_TO_LEAVE = 30.0
 AHEAD = 8  # jobs among which a worker looks for one that it has compiled already
@@ -45,9 +45,9 @@ class _Worker:
     def give(self, job: Job) -> None:
         self.job = job
         if shape := job.request.get("shape"):
-            self.shapes.add(shape)
+            self.shapes = keep_shape(self.shapes, shape)
         assert self.process.stdin is not None
-        with suppress(BrokenPipeError):  # it has ended, which the listening thread tells
+        with suppress(BrokenPipeError, ValueError):  # it has ended, which the listening thread tells, and has closed it
             self.process.stdin.write(json.dumps(job.request) + "\n")
             self.process.stdin.flush()  # and left open: a worker leaves when it closes
 
@@ -90,6 +90,7 @@ def run_jobs(jobs: Sequence[Job], workers: int, request: StopRequest, retries: i
     idle: list[_Worker] = []
     busy: list[_Worker] = []
     tried: Counter[str] = Counter()
+    passed: Counter[str] = Counter()
     stopping = False
     try:
         while waiting or busy:
@@ -100,7 +101,7 @@ def run_jobs(jobs: Sequence[Job], workers: int, request: StopRequest, retries: i
                     worker.end()
             while waiting and len(busy) < workers:
                 worker = idle.pop() if idle else _Worker(events)
-                worker.give(next_job(waiting, worker.shapes, set().union(*(other.shapes for other in busy))))
+                worker.give(next_job(waiting, passed, worker.shapes, set().union(*(other.shapes for other in busy))))
                 busy.append(worker)
                 assert worker.job is not None
                 yield Event(worker.job, "started", {})
@@ -134,15 +135,16 @@ def run_jobs(jobs: Sequence[Job], workers: int, request: StopRequest, retries: i
             worker.listening.join(SECONDS_TO_LEAVE)
 
 
-def next_job(waiting: "deque[Job]", compiled: Set[str], others: Set[str]) -> Job:
+def next_job(waiting: "deque[Job]", passed: Counter[str], compiled: Set[str], others: Set[str]) -> Job:
     """Of the next few, the first that the worker has compiled; else the first that no other has; else the first.
 
-    A job without a shape, the references of some runs, is as good as any.
+    A job without a shape, the references of some runs, is as good as any. No job is passed over more than a few times.
     """
-    near = list(islice(waiting, AHEAD))
+    near = list(islice(waiting, AHEAD if passed[waiting[0].name] < AHEAD else 1))
     shapes = [job.request.get("shape") for job in near]
     known = (i for i, shape in enumerate(shapes) if shape in compiled)
     fresh = (i for i, shape in enumerate(shapes) if shape not in others)
     job = near[next(chain(known, fresh), 0)]
     waiting.remove(job)
+    passed[near[0].name] += job is not near[0]
     return job

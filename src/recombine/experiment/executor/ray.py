@@ -7,6 +7,7 @@ fetched back: when it is done, and when it is interrupted.
 import hashlib
 import os
 import secrets
+import socket
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib import import_module
@@ -29,7 +30,7 @@ def run_jobs_on_ray(
     """As `run_jobs` on this machine. `workers`: at most so many at a time; without it, as many as there are cores."""
     ray = _start(address)
     mark = _mark(out.resolve())
-    board = ray.remote(num_cpus=0)(_Board).remote()
+    board = ray.remote(num_cpus=0, max_restarts=-1)(_Board).remote()
     task = ray.remote(num_cpus=1, max_retries=retries)(_task)
     waiting, tried = list(reversed(jobs)), Counter[str]()
     running: dict[Any, Job] = {}
@@ -47,7 +48,7 @@ def run_jobs_on_ray(
                 place = {"mark": str(mark), "directory": str(Path.cwd()), "name": job.name}
                 running[task.remote(_absolute(job.request), place, board, [files])] = job
             ready, _ = ray.wait(list(running), timeout=SECONDS_BETWEEN_LOOKS)
-            for name, kind, data in ray.get(board.take.remote()):
+            for name, kind, data in _news(ray, board):
                 for job in running.values():
                     if job.name == name:
                         yield Event(job, kind, data)
@@ -78,6 +79,19 @@ def check_ray() -> Any:
         return import_module("ray")
     except ImportError as error:
         raise InputError("executor", "ray", "Ray is not installed: pip install 'recombine[ray]'") from error
+
+
+def check_address(address: str) -> None:
+    """Refuse at once what Ray would try to reach for minutes."""
+    host, colon, port = address.rpartition(":")
+    if address == "auto" or "://" in address:
+        return
+    if not colon or not port.isdecimal():
+        raise InputError("address", address, "auto, or HOST:PORT")
+    try:
+        socket.create_connection((host, int(port)), 5).close()
+    except (OSError, OverflowError) as error:
+        raise InputError("address", address, f"no Ray cluster is there ({error})") from error
 
 
 def _start(address: str | None) -> Any:
@@ -126,8 +140,11 @@ def _task(request: dict[str, Any], place: dict[str, str], board: Any, files: lis
     path = Path(request["path"])
     if not shared:
         path = _cache() / hashlib.sha256(str(path).encode()).hexdigest()[:16] / path.name
-        if not path.exists():
-            _write(path, import_module("ray").get(files[0]))
+        sent = import_module("ray").get(files[0])
+        if not _goes_further(path, sent):
+            if path.exists():
+                remove_directory(path)
+            _write(path, sent)
 
     def tell(kind: str, **data: Any) -> None:
         board.tell.remote(place["name"], kind, data)
@@ -158,13 +175,22 @@ def _cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "recombine" / "runs"
 
 
+def _news(ray: Any, board: Any) -> list[tuple[str, str, dict[str, Any]]]:
+    """What tasks have told. If the board's node is gone, it is made anew elsewhere: no news for a while."""
+    try:
+        return ray.get(board.take.remote(), timeout=10)
+    except (ray.exceptions.RayError, TimeoutError):
+        return []
+
+
 def _result(ray: Any, reference: Any) -> tuple[str, dict[str, Any], dict[str, bytes]]:
     try:
         return ray.get(reference)
     except ray.exceptions.TaskCancelledError:
         return "interrupted", {}, {}
     except ray.exceptions.RayError as error:
-        return "failed", {"error": f"{type(error).__name__}: {str(error).splitlines()[0]}", "hopeless": True}, {}
+        cause = getattr(error, "cause", None) or error
+        return "failed", {"error": f"{type(cause).__name__}: {str(cause).splitlines()[0]}", "hopeless": True}, {}
 
 
 def _absolute(request: dict[str, Any]) -> dict[str, Any]:
@@ -179,6 +205,15 @@ def _read(path: Path) -> dict[str, bytes]:
     return {file.relative_to(path).as_posix(): file.read_bytes() for file in found}
 
 
+def _goes_further(path: Path, sent: dict[str, bytes]) -> bool:
+    """Whether what a node has of a run is the same run as what it was sent, and further."""
+    config = path / "config.toml"
+    if not config.is_file() or ("config.toml" in sent and config.read_bytes() != sent["config.toml"]):
+        return False
+    here = max((one.name for one in (path / "checkpoints").glob("step-*")), default="")
+    return here >= max((name.split("/")[1] for name in sent if name.startswith("checkpoints/step-")), default="")
+
+
 def _write(path: Path, files: dict[str, bytes]) -> None:
     """The files in a directory; checkpoints that are not among them are older, and removed after the others came."""
     for name, data in files.items():
@@ -188,6 +223,7 @@ def _write(path: Path, files: dict[str, bytes]) -> None:
         make_directories((path / inside).parent)
         replace_file(path / inside, data)
     kept = {path / PurePosixPath(name).parent for name in files}
-    for older in (path / "checkpoints").glob("step-*") if files else ():
-        if older not in kept:
-            remove_directory(older)
+    newest = max((one.name for one in kept if one.parent.name == "checkpoints"), default="")
+    for other in (path / "checkpoints").glob("step-*") if files else ():
+        if other not in kept and other.name < newest:
+            remove_directory(other)

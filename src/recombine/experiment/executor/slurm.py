@@ -33,13 +33,16 @@ FOLDER, LIST = "slurm", "tasks.jsonl"
 SECONDS_BETWEEN_LOOKS = 1.0  # at files
 SECONDS_BETWEEN_QUERIES = 10.0  # of the queue, which all users of a cluster share
 SECONDS_TO_LEAVE = 60.0
+SECONDS_TO_BE_TAKEN = 3600.0
 MOST_IN_ARRAY = 1_000  # SLURM's own limit is 1,001 where nobody has changed it
 MINUTES = 60  # a run that takes longer is queued again, and goes on
+LEAST_MINUTES = 5  # a task is told to save 90 seconds before its end, and SLURM may be a minute early
 TIMEOUTS = 10_000
 
 # Options of sbatch that are settled here
 SETTLED = {"array", "array-parallelism", "job-name", "output", "error", "open-mode", "signal", "requeue", "no-requeue"}
-SETTLED |= {"nodes", "ntasks-per-node", "setup", "teardown", "srun-args", "use-srun", "additional-parameters", "wckey"}
+SETTLED |= {"nodes", "ntasks", "ntasks-per-node", "clusters", "setup", "teardown", "srun-args", "use-srun", "wckey"}
+SETTLED |= {"additional-parameters"}
 
 
 def slurm_options(words: Sequence[str]) -> dict[str, Any]:
@@ -52,9 +55,9 @@ def slurm_options(words: Sequence[str]) -> dict[str, Any]:
         name = name.replace("_", "-")
         if name in SETTLED:
             raise InputError("slurm", word, f"{name} is settled by the executor; leave it out")
-        options[name] = int(value) if value.isdecimal() else value
-    if not isinstance(options["time"], int) or options["time"] < 1:
-        raise InputError("slurm", f"time={options['time']}", "minutes, an integer of at least 1")
+        options[name] = int(value) if value.isdecimal() else True if value.lower() == "true" else value
+    if type(options["time"]) is not int or options["time"] < LEAST_MINUTES:
+        raise InputError("slurm", f"time={options['time']}", f"minutes, an integer of at least {LEAST_MINUTES}")
     return options
 
 
@@ -95,13 +98,18 @@ def run_jobs_on_slurm(
     found = {task.job.name for task in tasks.values()}
     tasks |= cluster.submit([job for job in jobs if job.name not in found])
     tried: Counter[str] = Counter()
+    again: list[Job] = []
     asked = time.monotonic()
     try:
-        while tasks and not request.requested():
+        while (tasks or again) and not request.requested():
             time.sleep(SECONDS_BETWEEN_LOOKS)
             queue = None
             if time.monotonic() - asked >= SECONDS_BETWEEN_QUERIES:
                 asked, queue = time.monotonic(), cluster.queue()
+                if again and queue is not None:
+                    with suppress(InputError):  # it did not take them now: at the next query, then
+                        tasks |= cluster.submit(again)
+                        again = []
             for identity, task in list(tasks.items()):
                 yield from _news(task, queue is not None and queue.get(identity) == "RUNNING")
                 if (outcome := cluster.outcome(task, queue, identity)) is None:
@@ -111,15 +119,15 @@ def run_jobs_on_slurm(
                 tried[task.job.name] += 1
                 if kind == "failed" and tried[task.job.name] <= retries and not data.pop("hopeless", False):
                     yield Event(task.job, "said", {"text": f"{data['error']}; once more"})
-                    tasks |= cluster.submit([task.job])
+                    again.append(task.job)
                     continue
                 if not task.started:
                     yield Event(task.job, "started", {})
                 yield Event(task.job, kind, data)
     finally:  # a signal, an error here, or a reader who left: nothing goes on unseen
         cluster.cancel(tasks)
-    for task in tasks.values():
-        yield Event(task.job, "interrupted", {})
+    for job in (*(task.job for task in tasks.values()), *again):
+        yield Event(job, "interrupted", {})
 
 
 def _news(task: _Task, runs: bool) -> Iterator[Event]:
@@ -157,7 +165,8 @@ class _Cluster:
         known = {name.replace("_", "-") for name in self.executor._valid_parameters()}
         given = {name.replace("-", "_"): value for name, value in options.items() if name in known}
         more = {name: value for name, value in options.items() if name not in known}
-        settled = {"job_name": "recombine", "nodes": 1, "ntasks_per_node": 1}
+        self.name = f"recombine-{_short_hash(str(folder))}"
+        settled = {"job_name": self.name, "nodes": 1, "ntasks_per_node": 1}
         more |= {"requeue": True}
         self.executor.update_parameters(**({"cpus_per_task": 1} | given | settled), additional_parameters=more)
 
@@ -170,6 +179,7 @@ class _Cluster:
             self.executor.update_parameters(array_parallelism=most)
             for job in array:
                 self._outcome_file(job).unlink(missing_ok=True)
+                (self.folder / _mark(job)).unlink(missing_ok=True)
             work = [Work(job.name, _absolute(job.request), self._outcome_file(job)) for job in array]
             try:
                 with self.executor.batch():
@@ -186,19 +196,28 @@ class _Cluster:
 
     def find(self, jobs: Sequence[Job]) -> dict[str, _Task]:
         """The jobs that an earlier coordinator submitted and that are still in the queue."""
-        names = {job.name: job for job in jobs}
-        queue = self.queue() if (self.folder / LIST).is_file() else None
-        found: dict[str, _Task] = {}
-        for line in (self.folder / LIST).read_text(encoding="utf-8").splitlines() if queue else ():
-            with suppress(ValueError, KeyError, TypeError):
-                entry = json.loads(line)
-                if entry["id"] in (queue or {}) and entry["name"] in names:
-                    found[entry["id"]] = _Task(names[entry["name"]])
+        queue = self.queue()
+        if queue is None:
+            raise InputError("executor", "slurm", "SLURM does not answer (squeue); try again later")
+        names, listed = {job.name: job for job in jobs}, self._listed()
+        found = {one: _Task(names[listed[one]]) for one in queue if listed.get(one) in names}
+        # Those that are ours and not listed: a coordinator was killed before it could write them down.
+        self.cancel({one: None for one in queue if one not in listed})
+        return found
+
+    def _listed(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        if (self.folder / LIST).is_file():
+            for line in (self.folder / LIST).read_text(encoding="utf-8", errors="replace").splitlines():
+                with suppress(ValueError, KeyError, TypeError):
+                    entry = json.loads(line)
+                    found[str(entry["id"])] = str(entry["name"])
         return found
 
     def queue(self) -> dict[str, str] | None:
-        """The state of each of the user's tasks that has not ended; None while SLURM does not answer."""
-        command = ["squeue", "--noheader", "--array", f"--user={getpass.getuser()}", "--format=%i %T"]
+        """The state of each of this sweep's tasks that has not ended; None while SLURM does not answer."""
+        who = [f"--user={getpass.getuser()}", f"--name={self.name}"]
+        command = ["squeue", "--noheader", "--array", *who, "--format=%i %T"]
         try:
             answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
         except (OSError, subprocess.SubprocessError):
@@ -217,18 +236,34 @@ class _Cluster:
             return None
         return "failed", {"error": f"left the queue without a word; its log: {FOLDER}/{identity}_0_log.err"}
 
-    def cancel(self, tasks: Mapping[str, _Task]) -> None:
-        """Have the tasks save and leave, and wait for it."""
+    def cancel(self, tasks: Mapping[str, _Task | None]) -> None:
+        """Have the tasks save and leave, and wait for it. One that has saved waits to be killed."""
         if not tasks:
             return
-        with suppress(OSError, subprocess.SubprocessError):
-            subprocess.run(["scancel", *tasks], capture_output=True, check=False, timeout=60)
+        _scancel([*tasks])
         end = time.monotonic() + SECONDS_TO_LEAVE
         while time.monotonic() < end and (queue := self.queue()) is not None and queue.keys() & tasks.keys():
             time.sleep(SECONDS_BETWEEN_LOOKS)
+            saved = [one for one in queue if (task := tasks.get(one)) and (self.folder / _mark(task.job)).exists()]
+            if saved:
+                _scancel(["--signal=KILL", *saved])
 
     def _outcome_file(self, job: Job) -> Path:
-        return self.folder / f"{hashlib.sha256(job.name.encode()).hexdigest()[:16]}.json"
+        return self.folder / f"{_short_hash(job.name)}.json"
+
+
+def _scancel(words: Sequence[str]) -> None:
+    with suppress(OSError, subprocess.SubprocessError):
+        subprocess.run(["scancel", *words], capture_output=True, check=False, timeout=60)
+
+
+def _mark(job: Job) -> str:
+    """The file by which a task tells that it has saved."""
+    return f"{_short_hash(job.name)}.saved"
+
+
+def _short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _absolute(request: dict[str, Any]) -> dict[str, Any]:
@@ -241,12 +276,17 @@ class Work:
 
     def __init__(self, name: str, request: dict[str, Any], outcome: Path):
         self.name, self.request, self.outcome = name, request, outcome
+        self.stop: StopRequest | None = None
 
     def __call__(self) -> None:
+        self.outcome.with_suffix(".saved").unlink(missing_ok=True)
         prepare(threads=int(os.environ.get("SLURM_CPUS_PER_TASK", "1")))
         try:
             run_interruptibly(self._work, lambda text: None)
-        except (Interrupted, KeyboardInterrupt):  # cancelled; or preempted, and then SLURM queues it again
+        except (Interrupted, KeyboardInterrupt):
+            # Cancelled, and then it is killed; or preempted, and then SLURM queues it again, if it is still there.
+            replace_file(self.outcome.with_suffix(".saved"), b"")
+            time.sleep(SECONDS_TO_BE_TAKEN)
             return
         except ERRORS as error:
             self._say("failed", failure(error))
@@ -265,5 +305,6 @@ class Work:
 
     def checkpoint(self) -> Any:
         """Called by submitit when the time is nearly up: what is to be queued again, after this one has saved."""
-        self.stop.ask(signal.SIGUSR2)
+        if self.stop is not None:
+            self.stop.ask(signal.SIGUSR2)
         return import_module("submitit").helpers.DelayedSubmission(Work(self.name, self.request, self.outcome))
