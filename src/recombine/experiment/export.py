@@ -1,4 +1,4 @@
-"""A run in a form to keep and to share: what it measured, and its parameters, without what only going on needs."""
+"""A run in a form to keep and to share: what it measured, and its parameters."""
 
 import json
 from collections.abc import Iterable
