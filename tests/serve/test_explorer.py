@@ -46,11 +46,11 @@ def test_predictions_are_the_models(explorer: Explorer, runs: list[Path]) -> Non
     hidden = np.asarray(scene.query_x, np.float64) @ W.T
     truth = np.asarray(jax.nn.gelu(jnp.asarray(hidden), approximate=False), np.float64) @ a
     np.testing.assert_allclose(answer["truth"]["y"], truth, atol=1e-5)
+    mean = np.mean(answer["context"]["y"])
     for path, one in zip(runs, answer["models"], strict=True):
         _, model, _ = load_trained(path)
         alone = [float(model(scene.context_x, scene.context_y, x).y) for x in scene.query_x]
         np.testing.assert_allclose(one["y"], alone, atol=2e-5)
-        mean = np.mean(answer["context"]["y"])
         r2 = 1 - np.sum((truth - alone) ** 2) / np.sum((truth - mean) ** 2)
         np.testing.assert_allclose(one["r2"], r2, atol=1e-4)
         attention = model(scene.context_x, scene.context_y, scene.query_x[0]).trace.attention
