@@ -65,7 +65,7 @@ def _jax_has_started(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_jax_has_started")
-@pytest.mark.parametrize("name", ["plain", "fast"])
+@pytest.mark.parametrize("name", [pytest.param("plain", marks=pytest.mark.slow), "fast"])
 def test_ours_is_the_training_loop(name: str) -> None:
     """Call after call goes on where the last one stopped, as in `recombine train`."""
     job = own.Job(**enter(name, SMOKE, threads=1).job)
@@ -84,7 +84,7 @@ def test_a_batch_that_cannot_be_shared() -> None:
         own.make_stepper(own.Job(**job))
 
 
-@pytest.mark.parametrize("name", ["fast_sharded", "fast_pair"])
+@pytest.mark.parametrize("name", ["fast_sharded", pytest.param("fast_pair", marks=pytest.mark.slow)])
 def test_ours_in_processes_of_their_own(name: str) -> None:
     """As the benchmark starts them, with the threads and devices that they are given there."""
     result = race([enter(name, SMOKE, threads=2)], steps=2, repeats=1)[name]

@@ -54,6 +54,7 @@ def test_the_same_bits_as_on_this_machine_though_a_process_is_killed(address: st
         assert metrics(here / f"run{seed}") == metrics(there / f"run{seed}")
 
 
+@pytest.mark.slow
 def test_without_a_shared_directory_runs_are_fetched(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,7 +47,7 @@ def sweep(place: Path, name: str) -> list[str]:
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds its workers in /proc")
 def test_killed_again_and_again(tmp_path: Path, torture: bool) -> None:
     """Fifty workers and five coordinators."""
-    coordinators, workers = (5, 10) if torture else (1, 3)
+    coordinators, workers = (5, 10) if torture else (1, 2)
     rates = [0.001, 0.002, 0.003, 0.004] if torture else [0.001, 0.002]
     (tmp_path / "grid.toml").write_text(GRID.format(steps=40_000 if torture else 6_000, rates=rates))
     subprocess.run(sweep(tmp_path, "whole"), check=True, capture_output=True, timeout=SECONDS)

@@ -108,6 +108,7 @@ def test_a_line_along_an_input(explorer: Explorer, runs: list[Path]) -> None:
     np.testing.assert_allclose(answer["slice"]["context"], scene.context_x[:, 1], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_warming_up_ends(explorer: Explorer, runs: list[Path]) -> None:
     rounds = 0
     while explorer.warm(runs):

@@ -37,7 +37,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(place: Path) -> Iterator[Address]:
-    with serving(place) as address:
+    with serving(place, "--share", "1") as address:  # the other tests make the machine busy
         yield address
 
 
@@ -107,7 +107,7 @@ def test_a_run_that_appears_changes_and_goes(browser: Browser, server: Address, 
     assert_clean(browser, server)
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), [pytest.param(1280, "light", marks=pytest.mark.slow), (390, "dark")])
 def test_explore(browser: Browser, server: Address, width: int, scheme: str) -> None:
     browser.open(f"{server.url}/#explore", width=width, scheme=scheme, ready="explore", patience=LOADING)
     assert browser.evaluate("document.documentElement.dataset.theme") == scheme

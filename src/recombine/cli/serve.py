@@ -10,7 +10,7 @@ from typing import Annotated
 
 import tyro
 
-from recombine.checks import check_size
+from recombine.checks import check_number, check_size
 from recombine.cli.printing import note, print_line
 from recombine.errors import InputError
 
@@ -29,6 +29,8 @@ class Serve:
     """package.module:Class: a model of your own that runs are of."""
     port: int = 8642
     """On this machine only; 0 for any that is free. From elsewhere: ssh -L 8642:localhost:8642 HOST."""
+    share: float = 0.015
+    """Of one core, for the explorer, in the long run while the machine is busy: training goes before."""
     open: bool = False
     """Open it in a browser."""
 
@@ -38,6 +40,7 @@ class Serve:
             hint = "" if self.demo else "; --demo has something to play with"
             raise InputError("directory", str(directory), f"there is no such directory{hint}")
         check_size("port", self.port, least=0, most=65_535)
+        check_number("share", self.share, above=0.0, most=1.0)
         if self.model:
             from recombine.model.own import import_model
 
@@ -58,7 +61,7 @@ class Serve:
             print_line(address)
             note("Ctrl-C ends it.")
             config = uvicorn.Config(
-                make_app(directory, self.model),
+                make_app(directory, self.model, self.share),
                 log_level="warning",
                 access_log=False,
                 proxy_headers=False,

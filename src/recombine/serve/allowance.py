@@ -13,18 +13,18 @@ LONGEST = 10.0  # seconds, until it looks again whether the machine is busy
 class Allowance:
     """`wait` between two pieces of work: it returns at once unless the machine is busy and the allowance is used up."""
 
-    def __init__(self) -> None:
-        self.left = BURST
+    def __init__(self, share: float = SHARE) -> None:
+        self.share, self.left = share, BURST
         self.clock, self.used = time.monotonic(), time.process_time()
         self.before = _busy_and_all()
 
     def wait(self) -> None:
         clock, used = time.monotonic(), time.process_time()
-        self.left = min(BURST, self.left + SHARE * (clock - self.clock)) - (used - self.used)
-        self.left = max(self.left, -LONGEST * SHARE)  # loading a model is not held against it for minutes
+        self.left = min(BURST, self.left + self.share * (clock - self.clock)) - (used - self.used)
+        self.left = max(self.left, -LONGEST * self.share)  # loading a model is not held against it for minutes
         self.clock, self.used = clock, used
         if self.left < 0 and self._is_busy():
-            time.sleep(-self.left / SHARE)
+            time.sleep(-self.left / self.share)
 
     def _is_busy(self) -> bool:
         """Since the last time it was asked, this process aside."""

@@ -18,6 +18,7 @@ from recombine.config import SHIPPED
 from recombine.errors import InputError
 from recombine.report import theme
 from recombine.report.series import quantile
+from recombine.serve.allowance import SHARE
 from recombine.serve.guard import Guard
 from recombine.serve.library import Library, Seen
 from recombine.serve.live import Watch, cancelled
@@ -29,9 +30,9 @@ MOST_CURVES = 2_000
 FEW_POINTS = 60
 
 
-def make_app(root: Path, own: str | None = None) -> Starlette:
+def make_app(root: Path, own: str | None = None, share: float = SHARE) -> Starlette:
     """The server of the runs under `root`. `own` is a class of the user's that runs may be of."""
-    server = Server(root, own)
+    server = Server(root, own, share)
     return Starlette(
         routes=server.routes(),
         middleware=[Middleware(Guard)],
@@ -57,10 +58,10 @@ async def _not_there(request: Request, error: Exception) -> Response:
 class Server:
     """What the routes share."""
 
-    def __init__(self, root: Path, own: str | None):
+    def __init__(self, root: Path, own: str | None = None, share: float = SHARE):
         self.library = Library(root)
         self.watch = Watch(self.library)
-        self.explorer = ExplorerProcess()
+        self.explorer = ExplorerProcess(share)
         self.own = own
         self.files = {path.name: path.read_bytes() for path in STATIC.iterdir() if path.suffix in TYPES}
         self.verdicts: dict[str, tuple[Any, dict[str, Any]]] = {}

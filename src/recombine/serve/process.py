@@ -23,7 +23,8 @@ class Busy(Exception):
 class ExplorerProcess:
     """`await explorer.ask({...})`, one question at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, share: float) -> None:
+        self.share = share
         self.process: asyncio.subprocess.Process | None = None
         self.turn = asyncio.Lock()
         self.waiting = 0
@@ -65,6 +66,7 @@ class ExplorerProcess:
                 sys.executable,
                 "-m",
                 "recombine.serve.worker",
+                str(self.share),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""`python -m recombine.serve.worker`: the explorer, in a process of its own.
+"""`python -m recombine.serve.worker SHARE`: the explorer, in a process of its own.
 
 A question comes as a line of JSON on stdin, its answer goes out as one on stdout. While nobody asks, what was asked
 about last is compiled for the other context lengths. When stdin closes, it leaves.
@@ -30,7 +30,7 @@ def main() -> int:
 
     questions: queue.Queue[str | None] = queue.Queue()
     threading.Thread(target=_receive, args=(questions,), daemon=True).start()
-    explorer, recent, allowance = Explorer(), [], Allowance()
+    explorer, recent, allowance = Explorer(), [], Allowance(float(sys.argv[1]))
     while True:
         allowance.wait()
         try:

@@ -179,7 +179,6 @@ class _Cluster:
             self.executor.update_parameters(array_parallelism=most)
             for job in array:
                 self._outcome_file(job).unlink(missing_ok=True)
-                (self.folder / _mark(job)).unlink(missing_ok=True)
             work = [Work(job.name, _absolute(job.request), self._outcome_file(job)) for job in array]
             try:
                 with self.executor.batch():
@@ -237,16 +236,13 @@ class _Cluster:
         return "failed", {"error": f"left the queue without a word; its log: {FOLDER}/{identity}_0_log.err"}
 
     def cancel(self, tasks: Mapping[str, _Task | None]) -> None:
-        """Have the tasks save and leave, and wait for it. One that has saved waits to be killed."""
+        """Have the tasks save and leave, and wait for it."""
         if not tasks:
             return
         _scancel([*tasks])
         end = time.monotonic() + SECONDS_TO_LEAVE
         while time.monotonic() < end and (queue := self.queue()) is not None and queue.keys() & tasks.keys():
             time.sleep(SECONDS_BETWEEN_LOOKS)
-            saved = [one for one in queue if (task := tasks.get(one)) and (self.folder / _mark(task.job)).exists()]
-            if saved:
-                _scancel(["--signal=KILL", *saved])
 
     def _outcome_file(self, job: Job) -> Path:
         return self.folder / f"{_short_hash(job.name)}.json"
@@ -257,9 +253,18 @@ def _scancel(words: Sequence[str]) -> None:
         subprocess.run(["scancel", *words], capture_output=True, check=False, timeout=60)
 
 
-def _mark(job: Job) -> str:
-    """The file by which a task tells that it has saved."""
-    return f"{_short_hash(job.name)}.saved"
+def _wait_to_be_taken() -> None:
+    """A task that is cancelled can leave. A preempted one has to be there when SLURM takes it, to be queued again."""
+    command = ["squeue", "--noheader", f"--jobs={os.environ.get('SLURM_JOB_ID', '')}", "--format=%T"]
+    end = time.monotonic() + SECONDS_TO_BE_TAKEN
+    while time.monotonic() < end:
+        try:
+            answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        except (OSError, subprocess.SubprocessError):
+            return
+        if answer.stdout.strip() != "RUNNING":
+            return
+        time.sleep(SECONDS_BETWEEN_LOOKS)
 
 
 def _short_hash(text: str) -> str:
@@ -279,14 +284,11 @@ class Work:
         self.stop: StopRequest | None = None
 
     def __call__(self) -> None:
-        self.outcome.with_suffix(".saved").unlink(missing_ok=True)
         prepare(threads=int(os.environ.get("SLURM_CPUS_PER_TASK", "1")))
         try:
             run_interruptibly(self._work, lambda text: None)
         except (Interrupted, KeyboardInterrupt):
-            # Cancelled, and then it is killed; or preempted, and then SLURM queues it again, if it is still there.
-            replace_file(self.outcome.with_suffix(".saved"), b"")
-            time.sleep(SECONDS_TO_BE_TAKEN)
+            _wait_to_be_taken()
             return
         except ERRORS as error:
             self._say("failed", failure(error))
