@@ -35,7 +35,7 @@ def test_a_failing_job_does_not_stop_the_others(tmp_path: Path) -> None:
     assert (tmp_path / "good" / "selection.json").is_file()
 
 
-@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("signum", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_killed_worker_costs_no_job(tmp_path: Path, signum: signal.Signals) -> None:
     job = train_job(tmp_path / "run", optimizer={"num_steps": 6_000}, measure={"snapshots": 20})
     killed, kinds = False, []

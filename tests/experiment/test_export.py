@@ -13,11 +13,12 @@ from recombine.report.collect import collect
 from tests.reliability.small_run import finish, small_config
 
 
-@pytest.fixture
-def runs(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("place") / "runs"
     for seed in (0, 1):
-        finish(tmp_path / "runs" / f"seed{seed}", small_config(seed=seed))
-    return tmp_path / "runs"
+        finish(place / f"seed{seed}", small_config(seed=seed))
+    return place
 
 
 def test_the_same_run(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

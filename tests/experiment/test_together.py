@@ -61,6 +61,7 @@ def test_each_as_it_is_alone(tmp_path: Path) -> None:
     assert load_trained(tmp_path / "together" / "b").config.seed == 1
 
 
+@pytest.mark.slow
 def test_they_go_on_where_they_were_left_though_one_is_behind(tmp_path: Path) -> None:
     """As after a crash between the saves of two of them."""
     place, request = tmp_path / "together", StopRequest()
@@ -103,6 +104,7 @@ def test_one_shape(tmp_path: Path) -> None:
     assert not (tmp_path / "a").exists()
 
 
+@pytest.mark.slow
 def test_alone_and_together_by_turns(tmp_path: Path) -> None:
     """As when a sweep grows by seeds. Each start says with how many it was."""
     list(run_together(configs(), paths(tmp_path), RunOptions(stop_at=4)))

@@ -91,6 +91,7 @@ def test_same_predictions_at_the_papers_sizes(kind: str) -> None:
     np.testing.assert_allclose(fast, plain, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_large_scores_do_not_overflow() -> None:
     built, episodes = make("transformer", {})
     big = eqx.tree_at(lambda m: m.trunk.blocks[0].attention.query.weight, built, replace_fn=lambda w: 1000 * w)

@@ -254,7 +254,9 @@ def test_labels_keep_apart(heights: list[float]) -> None:
         assert moved == heights
 
 
-@pytest.mark.parametrize("make", [whole_study, half_study, own_study, hostile_study, lambda: Study(())])
+@pytest.mark.parametrize(
+    "make", [whole_study, half_study, pytest.param(own_study, marks=pytest.mark.slow), hostile_study, lambda: Study(())]
+)
 def test_files(tmp_path: Path, make: Any) -> None:
     study = make()
     paths = write_figures(study, tmp_path / "figures")

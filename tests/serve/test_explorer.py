@@ -8,23 +8,20 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge as SklearnRidge
 
+from recombine.cli.serve import demo_directory
 from recombine.errors import InputError
 from recombine.experiment.trained import load_trained
 from recombine.serve import explorer as module
 from recombine.serve.explorer import Explorer, Task, context_lengths
 from recombine.train.step import config_teacher
-from tests.reliability.small_run import finish, small_config
 
 WEIGHTS = (0.25, 0.0, 0.75, 0.0, 0.0, 0.0)
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    place = tmp_path_factory.mktemp("runs")
-    sizes = {"task": {"input_dim": 4, "hidden_dim": 4, "episode_length": 9}}
-    for kind in ("transformer", "hypertransformer"):
-        finish(place / kind, small_config(**sizes, model={"kind": kind, "embed_dim": 8, "num_heads": 2}))
-    return [place / "transformer", place / "hypertransformer"]
+def runs() -> list[Path]:
+    """The demo's."""
+    return [demo_directory() / f"{kind}-connected+-seed0" for kind in ("transformer", "hypertransformer")]
 
 
 @pytest.fixture(scope="module")
@@ -113,8 +110,8 @@ def test_warming_up_ends(explorer: Explorer, runs: list[Path]) -> None:
     rounds = 0
     while explorer.warm(runs):
         rounds += 1
-    assert rounds <= 2 * len(context_lengths(9))
-    assert {n for path, _, n in explorer.compiled if path == runs[0]} == set(context_lengths(9))
+    assert rounds <= 2 * len(context_lengths(16))
+    assert {n for path, _, n in explorer.compiled if path == runs[0]} == set(context_lengths(16))
 
 
 @pytest.mark.parametrize(
@@ -127,7 +124,7 @@ def test_warming_up_ends(explorer: Explorer, runs: list[Path]) -> None:
         ({"length": 5}, "length"),
         ({"length": 100_000}, "length"),
         ({"draw": 2**40}, "draw"),
-        ({"direction": 5}, "direction"),
+        ({"direction": 9}, "direction"),
         ({"teacher_of": 2}, "teacher_of"),
     ],
 )

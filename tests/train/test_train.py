@@ -59,7 +59,7 @@ def test_going_on_from_a_state(kind) -> None:
     assert_same_state(resumed.state, whole.state)
 
 
-@pytest.mark.parametrize("kind", [pytest.param("transformer", marks=pytest.mark.slow), "hypertransformer"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_many_seeds_in_one_program(kind) -> None:
     """`vmap` over seeds: each ends where it ends alone."""
     config = override(preset_config("smoke", kind), {"optimizer": {"num_steps": 12}})
@@ -107,7 +107,7 @@ def test_bfloat16_trains_and_keeps_its_state_in_float32(kind: str, path: str) ->
     assert abs(first.losses[0] / GOLDEN[kind][0] - 1) > 1e-6
 
 
-@pytest.mark.parametrize("kind", [pytest.param("transformer", marks=pytest.mark.slow), "hypertransformer"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_batch_in_pieces_has_the_gradient_of_the_whole(kind, monkeypatch: pytest.MonkeyPatch) -> None:
     config = preset_config("smoke", kind)
     state = init_state(config)
@@ -150,7 +150,7 @@ def test_the_loss_is_the_mse_at_the_query_and_falls(kind) -> None:
     assert losses[-50:].mean() < 0.7 * losses[:50].mean()
 
 
-@pytest.mark.parametrize("kind", [pytest.param("transformer", marks=pytest.mark.slow), "hypertransformer"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_gradient_against_finite_differences(kind) -> None:
     config = preset_config("smoke", kind)
     with jax.enable_x64(True):

@@ -17,6 +17,7 @@ from recombine.experiment.machine import prepare
 from recombine.experiment.worker import stay_nice
 from recombine.serve.allowance import Allowance
 
+SECONDS_OF_QUIET = 2.0  # after which nobody seems to be moving anything
 NICENESS = 5  # and an allowance, see `recombine.serve.allowance`
 
 
@@ -34,7 +35,7 @@ def main() -> int:
     while True:
         allowance.wait()
         try:
-            line = questions.get(block=not recent)
+            line = questions.get(timeout=SECONDS_OF_QUIET if recent else None)
         except queue.Empty:
             if not _warm(explorer, recent):
                 recent = []
