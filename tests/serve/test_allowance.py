@@ -1,0 +1,51 @@
+"""On a busy machine the explorer takes its share and no more; on an idle one it is never held back."""
+
+import pytest
+
+from recombine.serve import allowance
+from recombine.serve.allowance import BURST, Allowance
+
+
+class Machine:
+    """A clock, the processor time that was used, and how busy the cores are, all by hand."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, busy: float):
+        self.clock = self.used = self.slept = 0.0
+        monkeypatch.setattr(allowance.time, "monotonic", lambda: self.clock)
+        monkeypatch.setattr(allowance.time, "process_time", lambda: self.used)
+        monkeypatch.setattr(allowance.time, "sleep", self.sleep)
+        monkeypatch.setattr(allowance, "_busy_and_all", lambda: (int(1e4 * busy * self.clock), int(1e4 * self.clock)))
+
+    def sleep(self, seconds: float) -> None:
+        self.slept += seconds
+        self.clock += seconds
+
+    def work(self, seconds: float) -> None:
+        self.used += seconds
+        self.clock += seconds
+
+
+def storm(machine: Machine, share: float, answers: int = 400) -> None:
+    limited = Allowance(share)
+    for _ in range(answers):
+        machine.work(0.1)
+        limited.wait()
+
+
+def test_a_storm_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, busy=1.0)
+    storm(machine, share=0.015)
+    assert machine.used - BURST <= 0.016 * machine.clock, "after the burst, its share"
+    assert machine.used >= 0.01 * machine.clock, "and not much less"
+
+
+def test_a_burst_is_not_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, busy=1.0)
+    storm(machine, share=0.015, answers=int(10 * BURST) - 2)
+    assert machine.slept == 0
+
+
+def test_an_idle_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, busy=0.6)
+    storm(machine, share=0.015)
+    assert machine.slept < 0.02 * machine.clock, "but for moments too short to tell"
