@@ -38,19 +38,27 @@ MpiDefault=none
 ReturnToService=2
 SchedulerParameters=sched_min_interval=0
 NodeName={host} NodeAddr=127.0.0.1 CPUs=2 State=UNKNOWN
-PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+{partitions}
 """
+PARTITIONS = "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP"
+# Jobs of the other partition take the place of the first's, after a time of grace.
+PREEMPTING = """PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=low Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=10
+PartitionName=high Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF"""
 
 
 @contextmanager
-def slurm_cluster(place: Path) -> Iterator[None]:
+def slurm_cluster(place: Path, partitions: str = PARTITIONS) -> Iterator[None]:
     """While it is there, SLURM's commands find it through the environment."""
     if missing := [name for name in ("slurmctld", "slurmd", "sbatch", "srun") if find(name) is None]:
         pytest.skip(f"needs {missing[0]}, from the packages of make system-deps")
     for name in ("state", "spool"):
         (place / name).mkdir()
     ports = [free_port(), free_port()]
-    text = CONFIGURATION.format(host=socket.gethostname(), user=getpass.getuser(), place=place, ports=ports)
+    text = CONFIGURATION.format(
+        host=socket.gethostname(), user=getpass.getuser(), place=place, ports=ports, partitions=partitions
+    )
     (place / "slurm.conf").write_text(text)
     os.environ["SLURM_CONF"] = str(place / "slurm.conf")
     daemons = [

@@ -19,7 +19,7 @@ from recombine.experiment.executor.local import run_jobs
 from recombine.experiment.executor.slurm import run_jobs_on_slurm, slurm_options
 from recombine.experiment.interrupt import StopRequest
 from recombine.experiment.job import Job
-from tests.experiment.slurm_cluster import slurm_cluster
+from tests.experiment.slurm_cluster import PREEMPTING, slurm_cluster
 from tests.experiment.test_executor import status_process, train_job
 from tests.reliability.small_run import result
 
@@ -116,6 +116,25 @@ def test_a_coordinator_that_is_asked_to_stop_takes_its_tasks_along(tmp_path: Pat
     status = json.loads((tmp_path / "run0" / "status.json").read_text())
     assert status["state"] == "interrupted"
     assert not (tmp_path / "run1").exists(), "one at a time, and it was the first's"
+
+
+@pytest.mark.slow
+def test_a_preempted_task_is_queued_again_by_slurm(tmp_path: Path) -> None:
+    """With a time of grace, in which it saves and stays: nothing counts as a failure."""
+    pytest.importorskip("submitit", reason="submitit is not installed: pip install 'recombine[slurm]'")
+    (tmp_path / "cluster").mkdir()
+    out, kinds = tmp_path / "out", []
+    jobs = jobs_in(out, 1, optimizer={"num_steps": 40_000}, measure={"snapshots": 100})
+    with slurm_cluster(tmp_path / "cluster", PREEMPTING):
+        for event in run_jobs_on_slurm(jobs, out, slurm_options(["partition=low"]), None, StopRequest(), retries=0):
+            if event.kind == "progress" and event.data["step"] > 0 and "preempt" not in kinds:
+                kinds.append("preempt")
+                other = ["sbatch", "-p", "high", "-c", "2", "-o", "/dev/null", "--wrap", "sleep 1"]
+                subprocess.run(other, check=True, capture_output=True)
+            kinds.append(event.kind)
+    assert kinds[-1] == "done"
+    assert "said" not in kinds
+    assert len(starts(out / "run0")) == 2
 
 
 @pytest.mark.usefixtures("cluster")

@@ -186,7 +186,7 @@
     const select = byId("study");
     if (!names.includes(state.study)) state.study = [...names].sort((a, b) => counts.get(b) - counts.get(a))[0] ?? "";
     if (JSON.stringify([...select.options].map((option) => option.value)) !== JSON.stringify(names)) {
-      select.replaceChildren(...names.map((name) => element("option", { value: name, text: name })));
+      select.replaceChildren(...names.map((name) => element("option", { value: name, text: name === "." ? "this directory" : name })));
     }
     select.value = state.study;
   }
