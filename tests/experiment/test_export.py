@@ -37,6 +37,17 @@ def test_the_same_run(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert set(env["starts"][0]) == {"step", "identity", "python"}, "nothing of whose machine it was"
 
 
+def test_a_whole_directory(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the list of a sweep, if it is one."""
+    out = tmp_path / "shared"
+    assert main(["export", str(runs), "--out", str(out)]) == 0
+    assert capsys.readouterr().out.splitlines() == [str(out / "seed0"), str(out / "seed1")]
+    assert not (out / "sweep.jsonl").exists()
+    (runs / "sweep.jsonl").write_text("listed\n")
+    assert main(["export", str(runs), "--out", str(out)]) == 0
+    assert (out / "sweep.jsonl").read_text() == "listed\n"
+
+
 def test_without_parameters_there_is_no_model(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["export", str(runs / "seed0"), "--out", str(tmp_path / "shared")]) == 0
     assert main(["eval", str(tmp_path / "shared" / "seed0")]) == 2
@@ -54,7 +65,8 @@ def test_damaged_parameters(runs: Path, tmp_path: Path, damage: bytes, capsys: p
 def test_mistakes(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, words in [
         ([], "at least one run"),
-        ([str(runs)], "not a run directory"),
+        ([str(runs / "nowhere")], "not a run directory"),
+        ([str(runs.parent)], "no run in it"),
         ([str(runs / "seed0"), str(runs / "seed0")], "the same name"),
         ([str(runs / "seed0"), "--out", str(runs)], "is there already"),
     ]:

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recombine.report.collect import Study
+from recombine.report.numbers import number, short
 from recombine.report.page_data import embed_json
-from recombine.report.page_sections import number, short
 from recombine.report.series import drawable, models
 from tests.report.pages import page
 from tests.report.studies import half_study, hostile_study, make_run

@@ -15,7 +15,7 @@ class Export:
     """Copy runs in a form to keep and to share: what they measured, and their parameters if asked for."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Run directories."""
+    """Run directories, or directories of them (a reproduction's, a sweep's)."""
     out: Path
     """The directory to which they are copied, each under its own name; their references beside them."""
     weights: bool = False
@@ -26,7 +26,7 @@ class Export:
     def run(self) -> None:
         if not self.runs:
             raise InputError("runs", "", "name at least one run directory")
-        from recombine.experiment.export import check_export, export_run
+        from recombine.experiment.export import check_export, export_list, export_run, runs_in
         from recombine.experiment.machine import prepare
         from recombine.files import make_output_directory
         from recombine.model.own import import_model
@@ -34,7 +34,10 @@ class Export:
         prepare()
         if self.model:
             import_model(self.model)
-        check_export(self.runs, self.out)
+        runs = [run for path in self.runs for run in runs_in(path)]
+        check_export(runs, self.out)
         make_output_directory("out", self.out)
-        for run in self.runs:
+        for run in runs:
             print_line(str(export_run(run, self.out, self.weights)))
+        for path in self.runs:
+            export_list(path, self.out)

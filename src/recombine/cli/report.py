@@ -19,10 +19,14 @@ class Report:
     """Where to write; a directory `report` in the first of the directories where it is not given."""
     json: bool = False
     """Print the verdicts as JSON."""
+    markdown: bool = False
+    """Print scores and verdicts as Markdown."""
 
     def run(self) -> None:
         from recombine.errors import InputError
 
+        if self.json and self.markdown:
+            raise InputError("markdown", True, "with --json there is nothing left to print; leave one of them out")
         if not self.runs:
             raise InputError("runs", "", "name at least one run directory, or a directory of them")
         for path in self.runs:
@@ -42,6 +46,11 @@ class Report:
         study, verdicts, page = write_report(self.runs, out)
         if self.json:
             print_json({"page": str(page), "verdicts": [verdict.as_dict() for verdict in verdicts]})
+            return
+        if self.markdown:
+            from recombine.report.markdown import study_markdown
+
+            print_line(study_markdown(study, verdicts))
             return
         from recombine.report.summary import final_scores
 

@@ -1,4 +1,4 @@
-"""A run in a form to keep and to share: what it measured, and its parameters."""
+"""Runs in a form to keep and to share: what they measured, and their parameters."""
 
 import json
 from collections.abc import Iterable
@@ -10,12 +10,22 @@ from recombine.errors import InputError
 from recombine.experiment.reference import REFERENCES_DIRECTORY, reference_path
 from recombine.experiment.rundir import CONFIG, ENV, METRICS, STATUS
 from recombine.experiment.scorecard import SCORECARD
-from recombine.experiment.sweep import SELECTION
+from recombine.experiment.sweep import LIST, SELECTION
 from recombine.experiment.trained import WEIGHTS, load_trained, run_config
 from recombine.files import make_directories, read_file, replace_file
 from recombine.model.weights import named_arrays
 
 KEPT = (CONFIG, METRICS, STATUS, SCORECARD, SELECTION)
+
+
+def runs_in(path: Path) -> list[Path]:
+    """The run itself, or those that a reproduction's or a sweep's directory has in it."""
+    if (path / CONFIG).is_file() or not path.is_dir():
+        return [path]
+    runs = sorted(child for child in path.iterdir() if (child / CONFIG).is_file() and not child.is_symlink())
+    if not runs:
+        raise InputError("runs", str(path), f"no run in it (a run directory has a {CONFIG})")
+    return runs
 
 
 def check_export(runs: Iterable[Path], out: Path) -> None:
@@ -48,3 +58,9 @@ def export_run(run: Path, out: Path, weights: bool) -> Path:
         make_directories(out / REFERENCES_DIRECTORY)
         replace_file(out / REFERENCES_DIRECTORY / references.name, read_file(references))
     return target
+
+
+def export_list(directory: Path, out: Path) -> None:
+    """What a sweep is made of, so that its results can be had from the exported runs."""
+    if (directory / LIST).is_file():
+        replace_file(out / LIST, read_file(directory / LIST))

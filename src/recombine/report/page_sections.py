@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from recombine.report.numbers import REFERENCE_NAMES, SIGNS, fixed, number, short
 from recombine.report.page_data import EXPLORE, SPLITS
 from recombine.report.panel import Panel
 from recombine.report.panels import FIGURES, panels
@@ -18,30 +19,6 @@ if TYPE_CHECKING:
     from recombine.report.verdict import Part, Verdict
 
 STATES = {"holds": ("good", "✓"), "does not hold": ("bad", "✗"), "not enough data": ("open", "?")}
-SIGNS = {">=": "≥", "<=": "≤", "within": "within ±"}
-POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-REFERENCE_NAMES = {
-    "context_mean": "context mean",
-    "nearest_neighbours": "nearest neighbours",
-    "ridge": "ridge",
-    "fitted_network": "fitted network",
-    "oracle": "oracle",
-    "known_latent": "known latent",
-}
-
-
-def number(value: float | None) -> str:
-    """Three digits, with a real minus."""
-    if value is None:
-        return "–"
-    return f"{value:.3f}".replace("-", "−") if 1e-3 <= abs(value) < 1000 or value == 0 else short(value)
-
-
-def short(value: float) -> str:
-    """As few digits as say it: 0.5, −2, 3.2·10⁻⁷."""
-    digits, _, exponent = f"{value:.2g}".partition("e")
-    power = f"·10{str(int(exponent)).translate(POWERS)}" if exponent else ""
-    return digits.replace("-", "−") + power
 
 
 def with_interval(values: Sequence[float]) -> str:
@@ -49,13 +26,8 @@ def with_interval(values: Sequence[float]) -> str:
     if not values:
         return "–"
     low, high = interval(list(values))
-    mean, least, most = ("–" if value is None else _fixed(value) for value in (fmean(values), low, high))
+    mean, least, most = ("–" if value is None else fixed(value) for value in (fmean(values), low, high))
     return mean + ("" if low is None else f" <small>[{least}, {most}]</small>")
-
-
-def _fixed(value: float) -> str:
-    """Three digits, whatever the size: what is next to nothing beside 1 is 0."""
-    return f"{value:.3f}".replace("-0.000", "0.000").replace("-", "−")
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") -> str:

@@ -1,0 +1,99 @@
+"""A study's scores and verdicts as Markdown, for a README, an issue or a paper's draft."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from recombine.report.numbers import REFERENCE_NAMES, SIGNS, fixed, number, short
+from recombine.report.series import finite, interval, lookup, models, supports
+
+if TYPE_CHECKING:
+    from recombine.report.collect import RunRecord, Study
+    from recombine.report.verdict import Part, Verdict
+
+SPLITS = {
+    "in_dist": "in distribution",
+    "ood": "held-out masks",
+    "control": "control",
+    "control_modules": "fresh modules",
+}
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
+    """Cells are Markdown already; the first `left` columns are words, the others numbers."""
+    align = ["---"] * left + ["--:"] * (len(head) - left)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, align, *rows))
+
+
+def plain(name: str) -> str:
+    """A name that comes from outside, as a cell that cannot break the table."""
+    letters = "".join(letter if letter.isprintable() else "�" for letter in name)
+    return "".join(f"\\{letter}" if letter in "\\`*_[]<>|#&" else letter for letter in letters)
+
+
+def with_interval(values: Sequence[float]) -> str:
+    """'0.912 [0.902, 0.921]', the interval only where there are several values, and they differ."""
+    if not values:
+        return "–"
+    mean = fixed(fmean(values))
+    ends = [fixed(end) for end in interval(list(values)) if end is not None]
+    return mean if set(ends) <= {mean} else f"{mean} [{', '.join(ends)}]"
+
+
+def study_markdown(study: "Study", verdicts: Sequence["Verdict"]) -> str:
+    """Everything of a study that is a table."""
+    parts = [f"### Trained on {plain(support)}\n\n{scores}" for support, scores in score_tables(study)]
+    return "\n\n".join([*parts, f"### Verdicts\n\n{verdict_table(verdicts)}"])
+
+
+def score_tables(study: "Study") -> Iterator[tuple[str, str]]:
+    """For each support: R² of the models and of the references at the last snapshot, over seeds."""
+    for support in supports(study):
+        runs = [run for run in study.runs if run.support == support and run.rows]
+        rows = [(f"**{plain(model)}**", *scores(runs, model), steps(runs, model)) for model in models(study)]
+        rows += [(words, *reference_scores(runs, name), "") for name, words in REFERENCE_NAMES.items()]
+        known = [row for row in rows if set(row[1:-1]) != {"–"}]
+        if known:
+            yield support, table(("R²", *SPLITS.values(), "steps × seeds"), known)
+
+
+def scores(runs: Sequence["RunRecord"], model: str) -> list[str]:
+    last = [run.rows[-1] for run in runs if run.model == model and run.rows]
+    columns = [[finite(lookup(row, split, "r2")) for row in last] for split in SPLITS]
+    return [with_interval([value for value in column if value is not None]) for column in columns]
+
+
+def reference_scores(runs: Sequence["RunRecord"], name: str) -> list[str]:
+    """The models of one seed share their references, which count once."""
+    by_seed = {run.seed: run.references for run in reversed(runs) if run.references}
+    columns = [[finite(lookup(known, name, split, "r2")) for known in by_seed.values()] for split in SPLITS]
+    return [with_interval([value for value in column if value is not None]) for column in columns]
+
+
+def steps(runs: Sequence["RunRecord"], model: str) -> str:
+    """Of unfinished runs, how far each is."""
+    last = sorted(run.rows[-1]["step"] for run in runs if run.model == model and run.rows)
+    if len(set(last)) == 1:
+        return f"{last[0]:,} × {len(last)}"
+    return ", ".join(f"{step:,}" for step in last)
+
+
+def verdict_table(verdicts: Sequence["Verdict"]) -> str:
+    """A row for each statistic, the claim and its verdict in its first."""
+    rows = []
+    for verdict in verdicts:
+        for i, part in enumerate(verdict.parts):
+            head = (str(verdict.number), verdict.claim, f"**{verdict.state}** ({verdict.note})")
+            rows.append((*(head if i == 0 else ("", "", "")), part.statistic, measured(part), criterion(part)))
+    return table(("", "claim", "verdict", "statistic", "measured", "criterion"), rows, left=4)
+
+
+def measured(part: "Part") -> str:
+    """The effect with its interval over seeds."""
+    between = "" if part.low is None else f" [{number(part.low)}, {number(part.high)}]"
+    return "–" if part.mean is None else f"{number(part.mean)}{between}"
+
+
+def criterion(part: "Part") -> str:
+    sign = SIGNS[part.comparison]
+    return f"{sign}{'' if sign.endswith('±') else ' '}{short(part.threshold)}"
