@@ -1,4 +1,4 @@
-"""One run directory, one writer."""
+"""One run directory, one writer; and one coordinator for a directory of many."""
 
 import signal
 import time
@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from recombine.cli.main import main
 from recombine.errors import InputError
+from recombine.experiment.lock import coordinating
 from recombine.experiment.rundir import RunDirectory
 from tests.reliability.commands import command, complete, start
 from tests.reliability.small_run import finish
@@ -45,4 +47,27 @@ def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
     process.send_signal(signal.SIGKILL)
     process.communicate()
     with RunDirectory(path):
+        pass
+
+
+def test_a_second_coordinator_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it is a sweep or reproduces the paper; it writes nothing. A killed one is in nobody's way."""
+    grid, out = tmp_path / "grid.toml", tmp_path / "sweep"
+    grid.write_text('[grid]\n"model.embed_dim" = [8]\n[optimizer]\nnum_steps = 1_000_000\n')
+    sweep = ["sweep", "--grid", str(grid), "--preset", "smoke", "--workers", "1", "--out", str(out), "--seeds"]
+    first = start(["recombine"], [*sweep, "1"])
+    deadline = time.monotonic() + 60
+    while not (out / "sweep.jsonl").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    listed = (out / "sweep.jsonl").read_bytes()
+    for second in ([*sweep, "2"], ["reproduce", "--preset", "smoke", "--out", str(out)]):
+        monkeypatch.setattr(f"recombine.cli.{second[0]}.work_off", lambda *_: pytest.fail("it is not refused"))
+        assert main(second) == 2
+        assert f"out = '{out}': in use by process {first.pid} on" in capsys.readouterr().err
+    assert (out / "sweep.jsonl").read_bytes() == listed
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    with coordinating(out):
         pass

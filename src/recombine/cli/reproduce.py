@@ -67,18 +67,18 @@ class Reproduce:
             self._estimate(entries, out, self.where.at_a_time or available_cores())
             return
         from recombine.experiment.interrupt import run_interruptibly
+        from recombine.experiment.lock import coordinating
         from recombine.experiment.plan import check_same
-        from recombine.files import make_output_directory
         from recombine.report.collect import check_belongs
 
         wanted = {entry.name: entry.config for entry in entries}
         if not self.resume_anyway:
             check_same(wanted, out)
         check_belongs(out, wanted)
-        make_output_directory("out", out)
-        note(f"{len(entries)} runs, {self.where.pace}, in {out}; the report: {out / 'report' / 'index.html'}")
-        failed = run_interruptibly(lambda request: self._train(wanted, out, request), note)
-        self._finish(out, failed)
+        with coordinating(out):
+            note(f"{len(entries)} runs, {self.where.pace}, in {out}; the report: {out / 'report' / 'index.html'}")
+            failed = run_interruptibly(lambda request: self._train(wanted, out, request), note)
+            self._finish(out, failed)
 
     def _entries(self) -> "list[Entry]":
         from recombine.experiment.catalog import catalog

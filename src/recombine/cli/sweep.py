@@ -73,14 +73,14 @@ class Run:
             self._estimate(wanted, out, self.where.at_a_time or available_cores())
             return
         from recombine.experiment.interrupt import run_interruptibly
+        from recombine.experiment.lock import coordinating
         from recombine.experiment.plan import check_same
-        from recombine.files import make_output_directory
 
         if not self.resume_anyway:
             check_same(wanted, out)
-        make_output_directory("out", out)
-        note(f"{len(runs)} runs, {self.where.pace}, in {out}")
-        failed = run_interruptibly(lambda request: self._train(runs, out, request), note)
+        with coordinating(out):
+            note(f"{len(runs)} runs, {self.where.pace}, in {out}")
+            failed = run_interruptibly(lambda request: self._train(runs, out, request), note)
         self._finish(out, failed)
 
     def _runs(self) -> "list[SweepRun]":

@@ -9,17 +9,16 @@ status.json     running, done, stopped, interrupted or failed; the step; the err
 lock            held by the process that writes the run
 """
 
-import fcntl
 import json
 import os
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from recombine.config import Config
 from recombine.config_file import parse_toml, write_toml
-from recombine.errors import InputError, InUse
+from recombine.errors import InputError
+from recombine.experiment.lock import take_lock
 from recombine.files import (
     NotAFile,
     append,
@@ -50,24 +49,8 @@ class RunDirectory:
 
     def __enter__(self) -> "RunDirectory":
         check_run_path(self.path)
+        self.lock = take_lock(self.path, LOCK)
         try:
-            make_directories(self.path)
-            handle = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-        except OSError as error:
-            raise InputError("out", str(self.path), f"cannot be written ({error.strerror})") from error
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            holder = os.pread(handle, 200, 0).decode(errors="replace").strip() or "another process"
-            os.close(handle)
-            raise InUse("out", str(self.path), f"in use by {holder}") from error
-        except OSError as error:
-            os.close(handle)
-            raise InputError("out", str(self.path), f"cannot be locked ({error.strerror})") from error
-        self.lock = handle
-        try:
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
             for name in (CONFIG, METRICS, TIMING, ENV, STATUS):
                 remove_unfinished(self.path / name)
             make_directories(self.checkpoints)  # after the lock, which is what tells a run's directory from another
