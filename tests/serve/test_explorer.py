@@ -1,5 +1,7 @@
 """What the explorer answers is what the models compute, on the task that was composed."""
 
+import os
+import shutil
 from pathlib import Path
 
 import jax
@@ -11,8 +13,8 @@ from sklearn.linear_model import Ridge as SklearnRidge
 from recombine.cli.serve import demo_directory
 from recombine.errors import InputError
 from recombine.experiment.trained import load_trained
-from recombine.serve import explorer as module
-from recombine.serve.explorer import Explorer, Task, context_lengths
+from recombine.serve.explorer import Explorer
+from recombine.serve.scene import Task, context_lengths, make_scene
 from recombine.train.step import config_teacher
 
 WEIGHTS = (0.25, 0.0, 0.75, 0.0, 0.0, 0.0)
@@ -36,7 +38,7 @@ def test_predictions_are_the_models(explorer: Explorer, runs: list[Path]) -> Non
     teacher = config_teacher(config)
     z = np.asarray(task.latent)
     np.testing.assert_allclose(z, [0.625, 0, 0.875, 0, 0, 0])
-    scene = module._scene(module._key(task), teacher, task.latent, 8, jnp.asarray(0))
+    scene = make_scene(task, teacher)
     theta, a = np.asarray(teacher.theta, np.float64), np.asarray(teacher.a, np.float64)
     W = np.einsum("m,mhd->hd", z, theta)
     W /= np.linalg.svd(W)[1][0]
@@ -64,7 +66,7 @@ def test_a_latent_that_is_moved_is_executed(explorer: Explorer, runs: list[Path]
     np.testing.assert_allclose(same["y"], before["y"], atol=1e-4)
     moved = explorer.explore([runs[1]], task, [[2.0] * 6])["models"][0]
     _, model, _ = load_trained(runs[1])
-    scene = module._scene(module._key(task), explorer._load(runs[1]).teacher, task.latent, 8, jnp.asarray(0))
+    scene = make_scene(task, explorer._load(runs[1]).teacher)
     alone = [float(model.execute(jnp.full(6, 2.0), x)) for x in scene.query_x]  # pyright: ignore
     np.testing.assert_allclose(moved["y"], alone, atol=2e-5)
     assert moved["inferred"] == before["inferred"], "what it inferred is still shown"
@@ -72,12 +74,30 @@ def test_a_latent_that_is_moved_is_executed(explorer: Explorer, runs: list[Path]
 
 def test_kinds_of_tasks(explorer: Explorer, runs: list[Path]) -> None:
     def kind(weights: tuple[float, ...], **more) -> str:
-        return explorer.explore([runs[0]], Task(weights, 8, **more), [])["kind"]
+        return explorer.explore([runs[0]], Task(weights, 8, **more), [])["models"][0]["kind"]
 
     assert kind((1, 1, 0, 0, 0, 0)) == "trained"
     assert kind((1, 0, 0, 1, 0, 0)) == "held_out"
     assert kind((1, 1, 1, 0, 0, 0)) == "other"
     assert kind((1, 1, 0, 0, 0, 0), fresh=1) == "control"
+
+
+def test_one_task_two_supports(explorer: Explorer, runs: list[Path]) -> None:
+    """What one model trained on may be held out from another: Table 1 has 001100 in connected+ alone."""
+    other = demo_directory() / "transformer-disconnected-seed0"
+    found = explorer.explore([runs[0], other], Task((0, 0, 1, 1, 0, 0), 8), [])["models"]
+    assert [one["kind"] for one in found] == ["trained", "held_out"]
+
+
+def test_a_checkpoint_that_is_new_answers_once_it_was_described(runs: list[Path], tmp_path: Path) -> None:
+    shutil.copytree(runs[1], tmp_path / "run")
+    explorer, task = Explorer(), Task(WEIGHTS, 8)
+    before = explorer.explore([tmp_path / "run"], task, [])["models"][0]["y"]
+    shutil.copy(runs[1].with_name("hypertransformer-disconnected-seed0") / "model.safetensors", tmp_path / "run")
+    os.utime(tmp_path / "run" / "model.safetensors")
+    assert explorer.explore([tmp_path / "run"], task, [])["models"][0]["y"] == before, "no pause amid a gesture"
+    explorer.describe(tmp_path / "run")
+    assert explorer.explore([tmp_path / "run"], task, [])["models"][0]["y"] != before
 
 
 def test_a_fresh_teacher_and_other_draws(explorer: Explorer, runs: list[Path]) -> None:
@@ -97,7 +117,7 @@ def test_more_context_keeps_what_was_there(explorer: Explorer, runs: list[Path])
 
 def test_a_line_along_an_input(explorer: Explorer, runs: list[Path]) -> None:
     task = Task(WEIGHTS, 8, direction=2)
-    scene = module._scene(module._key(task), explorer._load(runs[0]).teacher, task.latent, 8, jnp.asarray(2))
+    scene = make_scene(task, explorer._load(runs[0]).teacher)
     x = np.asarray(scene.slice_x)
     np.testing.assert_allclose(x[:, 1], np.linspace(-np.sqrt(3), np.sqrt(3), len(x)), atol=1e-6)
     assert np.ptp(np.delete(x, 1, axis=1), axis=0).max() < 1e-6

@@ -1,12 +1,6 @@
-"""What trained models make of one task that somebody composes.
-
-The shapes of everything are settled beforehand (a few context lengths, a number of queries), so that a model is
-compiled once for each length and then answers in milliseconds.
-"""
+"""What trained models make of one task that somebody composes."""
 
 from collections import OrderedDict
-from dataclasses import dataclass
-from math import sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,9 +8,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
-from recombine.checks import check_number, check_seed
+from recombine.checks import check_number
 from recombine.config import Config
 from recombine.errors import InputError
 from recombine.experiment.evaluate import read_episodes
@@ -26,62 +20,16 @@ from recombine.measure.ridge import Ridge
 from recombine.model.batch import given_latent, predict_batch
 from recombine.model.build import Model
 from recombine.model.output import Trace
-from recombine.stream import Stream, stream_key
-from recombine.task.episode import sample_input
-from recombine.task.mask import Mask, format_mask
+from recombine.serve.scene import NUM_QUERIES, Scene, Task, context_lengths, fresh_teacher, make_scene
+from recombine.stream import Stream
+from recombine.task.mask import format_mask
 from recombine.task.split import sample_masks
-from recombine.task.teacher import Teacher, init_teacher
+from recombine.task.teacher import Teacher
 from recombine.train.step import config_teacher
 
-NUM_QUERIES = 160  # inputs on which a task's R² is measured
-NUM_SLICE = 61  # points along a line through input space
-REACH = sqrt(3)  # inputs are uniform on [−√3, √3] in every entry
 PROBE_EPISODES = 2_000
 MOST_LOADED = 8
 MOST_RUNS = 2
-
-
-def context_lengths(trained_on: int) -> list[int]:
-    """The numbers of context examples that can be chosen: a few below what the model trained on, and some above."""
-    few = [1, 2, 3, 4, 6, 8, 11, 15, 19, 23, 27, 31, 47, 63, 95, 127]
-    return sorted({n for n in few if n <= 2 * trained_on} | {trained_on - 1})
-
-
-@dataclass(frozen=True)
-class Task:
-    """A task that somebody composed."""
-
-    weights: tuple[float, ...]
-    """Of the modules, 0 for those that it does not use."""
-    length: int
-    """How many context examples it is shown with."""
-    draw: int = 0
-    """Draws the context, the queries and the line."""
-    fresh: int | None = None
-    """Draws a teacher that no run was trained on: the control."""
-    teacher_of: int = 0
-    """Which of the runs' teachers labels it."""
-    direction: int = 0
-    """Of the line through input space: an axis from 1, or 0 for a random one."""
-
-    def __post_init__(self) -> None:
-        for weight in self.weights:
-            check_number("weights", weight, least=0.0)
-        if not any(weight > 0 for weight in self.weights):
-            raise InputError("weights", list(self.weights), "at least one module must be active")
-        check_seed("draw", self.draw)
-        if self.fresh is not None:
-            check_seed("fresh", self.fresh)
-
-    @property
-    def mask(self) -> Mask:
-        return tuple(int(weight > 0) for weight in self.weights)
-
-    @property
-    def latent(self) -> Float[Array, "M"]:
-        """As Algorithm 1 makes it from a point of the simplex: half-way to the mask's corner."""
-        weights, mask = jnp.asarray(self.weights, jnp.float32), jnp.asarray(self.mask, jnp.float32)
-        return 0.5 * (weights / weights.sum() + mask)
 
 
 class Loaded(NamedTuple):
@@ -104,13 +52,15 @@ class Explorer:
         self.compiled: set[tuple[Path, int, int]] = set()
 
     def describe(self, path: Path) -> dict[str, Any]:
-        """What there is to know of a run before a task is composed."""
+        """What there is to know of a run before a task is composed: as of its newest checkpoint, which then answers."""
+        if (known := self.loaded.get(path)) and known.stamp != _newest(path):
+            del self.loaded[path]
         one = self._load(path)
         support = one.config.task.support
         return {
             "model": one.config.model.label,
             "step": one.step,
-            "seed": one.config.seed,
+            "teacher": one.config.seed if one.config.teacher_seed is None else one.config.teacher_seed,
             "support": support.name,
             "modules": support.num_modules,
             "masks": {
@@ -140,21 +90,16 @@ class Explorer:
             raise InputError("teacher_of", task.teacher_of, f"one of the {len(runs)} runs, from 0")
         teacher = runs[task.teacher_of].teacher
         if task.fresh is not None:
-            teacher = _fresh_teacher(task.fresh, teacher)
-        z = task.latent
-        scene = _scene(_key(task), teacher, z, task.length, jnp.asarray(task.direction))
+            teacher = fresh_teacher(task.fresh, teacher)
+        scene = make_scene(task, teacher)
         answers = []
         for i, (path, run) in enumerate(zip(paths, runs, strict=True)):
             latent = latents[i] if i < len(latents) else None
-            answers.append(_answer(run, scene, z, _checked_latent(run, latent)))
+            answers.append({"kind": _kind(task, run, teacher), **_answer(run, scene, _checked_latent(run, latent))})
             self.compiled.add((path, run.stamp, task.length))
-        mask = format_mask(task.mask)
-        support = runs[task.teacher_of].config.task.support
-        kinds = {"trained": support.masks, "held_out": support.held_out}
         return {
-            "mask": mask,
-            "kind": "control" if task.fresh is not None else _kind(mask, kinds),
-            "latent": _list(z),
+            "mask": format_mask(task.mask),
+            "latent": _list(task.latent),
             "context": {"y": _list(scene.context_y)},
             "truth": {"y": _list(scene.query_y), "slice": _list(scene.slice_y)},
             "slice": {"t": _list(scene.slice_t), "context": _list(scene.context_x @ scene.direction)},
@@ -175,58 +120,17 @@ class Explorer:
         return False
 
     def _load(self, path: Path) -> Loaded:
-        stamp = _newest(path)
-        known = self.loaded.get(path)
-        if known is None or known.stamp != stamp:
+        if path not in self.loaded:
+            stamp = _newest(path)
             config, model, step = load_trained(path)
             if given_latent(model):
                 raise InputError("run", path.name, "is given the latent: there is nothing to infer")
             teacher = config_teacher(config)
-            known = Loaded(config, model, step, teacher, _fit(config, model, teacher), stamp)
-        self.loaded[path] = known
+            self.loaded[path] = Loaded(config, model, step, teacher, _fit(config, model, teacher), stamp)
         self.loaded.move_to_end(path)
         while len(self.loaded) > MOST_LOADED:
             self.loaded.popitem(last=False)
-        return known
-
-
-class Scene(NamedTuple):
-    """A context, queries and a line, all labelled."""
-
-    context_x: Float[Array, "n d"]
-    context_y: Float[Array, "n"]
-    query_x: Float[Array, "Q d"]
-    query_y: Float[Array, "Q"]
-    slice_x: Float[Array, "S d"]
-    slice_y: Float[Array, "S"]
-    slice_t: Float[Array, "S"]
-    direction: Float[Array, "d"]
-
-
-@eqx.filter_jit
-def _scene(key: Array, teacher: Teacher, z: Float[Array, "M"], length: int, axis: Array) -> Scene:
-    """The context's examples are the first of a longer list: with more of them, those that were there stay."""
-    input_dim = teacher.theta.shape[-1]
-    context_key, query_key, direction_key, base_key = jax.random.split(key, 4)
-    keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(context_key, jnp.arange(length, dtype=jnp.uint32))
-    context_x = jax.vmap(lambda key: sample_input(key, (input_dim,)))(keys)
-    query_x = sample_input(query_key, (NUM_QUERIES, input_dim))
-    random = jax.random.normal(direction_key, (input_dim,), jnp.float32)
-    axes = jnp.concatenate([(random / jnp.linalg.norm(random))[None], jnp.eye(input_dim, dtype=jnp.float32)])
-    direction = axes[axis]
-    slice_t = jnp.linspace(-REACH, REACH, NUM_SLICE, dtype=jnp.float32)
-    base = sample_input(base_key, (input_dim,))  # a line through the origin would be unlike the inputs of training
-    slice_x = base - (base @ direction) * direction + slice_t[:, None] * direction
-    return Scene(
-        context_x,
-        teacher.label(z, context_x),
-        query_x,
-        teacher.label(z, query_x),
-        slice_x,
-        teacher.label(z, slice_x),
-        slice_t,
-        direction,
-    )
+        return self.loaded[path]
 
 
 @eqx.filter_jit
@@ -245,7 +149,7 @@ def _run(model: Model, compute: Any, scene: Scene, latent: Array | None) -> tupl
     return y[:NUM_QUERIES], y[NUM_QUERIES:], trace
 
 
-def _answer(run: Loaded, scene: Scene, z: Array, latent: Array | None) -> dict[str, Any]:
+def _answer(run: Loaded, scene: Scene, latent: Array | None) -> dict[str, Any]:
     query_y, slice_y, trace = _run(run.model, run.config.compute, scene, latent)
     found: dict[str, Any] = {
         "model": run.config.model.label,
@@ -288,15 +192,6 @@ def _fit(config: Config, model: Model, teacher: Teacher) -> Ridge | None:
     return None if probe is None else probe.residual[-1]
 
 
-def _fresh_teacher(seed: int, like: Teacher) -> Teacher:
-    num_modules, hidden_dim, input_dim = like.theta.shape
-    return eqx.filter_jit(init_teacher)(stream_key(seed, Stream.explore, 1), num_modules, input_dim, hidden_dim)
-
-
-def _key(task: Task) -> Array:
-    return stream_key(task.draw, Stream.explore)
-
-
 def _check_alike(runs: list[Loaded]) -> None:
     for name in ("input_dim", "hidden_dim", "num_modules", "episode_length"):
         values = [getattr(run.config.task, name) for run in runs]
@@ -327,8 +222,12 @@ def _checked_latent(run: Loaded, latent: list[float] | None) -> Array | None:
     return jnp.asarray(latent, jnp.float32)
 
 
-def _kind(mask: str, kinds: dict[str, Any]) -> str:
-    return next((kind for kind, masks in kinds.items() if mask in {format_mask(one) for one in masks}), "other")
+def _kind(task: Task, run: Loaded, teacher: Teacher) -> str:
+    """What a task is to a model: of a stranger's modules, or of its own teacher's in a combination it knows or not."""
+    if not np.array_equal(run.teacher.theta, teacher.theta):
+        return "control"
+    support = run.config.task.support
+    return "trained" if task.mask in support.masks else "held_out" if task.mask in support.held_out else "other"
 
 
 def _list(array: Any) -> list[float]:

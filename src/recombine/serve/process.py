@@ -8,7 +8,7 @@ from typing import Any
 
 from recombine.errors import InputError
 
-SECONDS = 120.0  # the first answer loads and compiles
+SECONDS = 600.0  # the first answer loads and compiles, and training goes before
 MOST_WAITING = 32
 
 

@@ -51,7 +51,7 @@ def main() -> int:
 
 def _answer(explorer: Any, question: dict[str, Any]) -> dict[str, Any]:
     from recombine.model.own import import_model
-    from recombine.serve.explorer import Task
+    from recombine.serve.scene import Task
 
     paths = [Path(path) for path in question["paths"]]
     try:

@@ -212,9 +212,11 @@
   }
 
   function summary() {
-    const [kind, words] = KINDS[answer.kind];
-    byId("summary").replaceChildren(element("span", { class: `badge ${kind}`, text: words }),
-      ...answer.models.map((one, i) => element("span", {}, element("span", { class: `dot ${i ? "second" : "first"}`, "aria-hidden": "true" }), `${labels()[i]} R² `, element("strong", { text: number(one.r2) }))),
+    const badge = (kind) => element("span", { class: `badge ${KINDS[kind][0]}`, text: KINDS[kind][1] });
+    const kinds = new Set(answer.models.map((one) => one.kind)); // two models may have trained on different supports
+    byId("summary").replaceChildren(...(kinds.size === 1 ? [badge(answer.models[0].kind)] : []),
+      ...answer.models.map((one, i) => element("span", {}, element("span", { class: `dot ${i ? "second" : "first"}`, "aria-hidden": "true" }),
+        `${labels()[i]} R² `, element("strong", { text: number(one.r2) }), ...(kinds.size > 1 ? [" ", badge(one.kind)] : []))),
       element("span", { class: "soft", text: `ridge on the context: R² ${number(answer.ridge)}` }));
   }
 
