@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup reproduce test test-slow torture lint format clean system-deps
+.PHONY: setup reproduce test test-slow torture docs lint format clean system-deps
 
 setup: $(READY)
 
@@ -33,6 +33,10 @@ torture: $(READY)
 system-deps:
 	command -v chromium >/dev/null && command -v slurmctld >/dev/null || \
 		(apt-get update -q && apt-get install -q -y --no-install-recommends chromium slurm-wlm)
+
+# The tables and figures of the docs, from the runs in evidence/.
+docs: $(READY)
+	$(BIN)/python evidence/docs.py
 
 lint: $(READY)
 	$(BIN)/ruff check

@@ -13,7 +13,7 @@ from recombine.bench.scaling import SWEEPS, fitted_exponent, measure_scaling, nu
 from recombine.preset import preset_config
 from recombine.report.bench_figures import draw_scaling
 from recombine.report.bench_tables import print_scaling
-from recombine.report.drawing import save_figure
+from recombine.report.save import save_figure
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.7, 1.0, 2.0])

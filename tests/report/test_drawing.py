@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from recombine.report.drawing import draw_support, save_figure
+from recombine.report.drawing import draw_support
+from recombine.report.save import save_figure
 from recombine.task.design import design_support
 from recombine.task.support import Support, paper_support
 from recombine.task.support_spec import parse_support

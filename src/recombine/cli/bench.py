@@ -75,7 +75,7 @@ class Bench:
             note(f"written to {self.out}")
         if self.figure is not None:
             from recombine.report.bench_figures import draw_scaling
-            from recombine.report.drawing import save_figure
+            from recombine.report.save import save_figure
 
             save_figure(draw_scaling(results["scaling"]), self.figure)
             note(f"drawn to {self.figure}")

@@ -34,7 +34,8 @@ class Show:
         support = parse_support(self.support, self.held_out)
         if self.figure is not None:
             check_output("figure", self.figure, (".png", ".svg"))
-            from recombine.report.drawing import draw_support, save_figure
+            from recombine.report.drawing import draw_support
+            from recombine.report.save import save_figure
 
             save_figure(draw_support(support), self.figure)
             note(f"drawn to {self.figure}")

@@ -3,15 +3,12 @@
 Paper: Figure 1A (lower), fig:conceptual.
 """
 
-import re
 from itertools import combinations
 from math import cos, pi, sin
-from pathlib import Path
 from typing import Any
 
 import altair as alt
 
-from recombine.files import replacing
 from recombine.task.mask import Mask, active_modules, format_mask
 from recombine.task.support import Support
 
@@ -45,22 +42,6 @@ def draw_support(support: Support) -> alt.HConcatChart:
         .configure_legend(labelFontSize=13, symbolSize=500, symbolStrokeWidth=3, orient="bottom", title=None)
         .configure_axis(labelFontSize=12, titleFontSize=12, labelColor=INK, titleColor="#55606b")
     )
-
-
-def save_figure(chart: alt.TopLevelMixin, path: Path) -> None:
-    """PNG (at twice the size, for dense screens) or SVG, by the name's ending."""
-    kind = "svg" if path.suffix.lower() == ".svg" else "png"
-    with replacing("figure", path) as temporary:
-        chart.save(str(temporary), format=kind, scale_factor=2)
-        if kind == "svg":
-            temporary.write_text(_renumber(temporary.read_text(encoding="utf-8")), encoding="utf-8")
-
-
-def _renumber(svg: str) -> str:
-    """Vega numbers clip paths through all that a process draws; from 0 in each file, equal charts are equal files."""
-    numbers: dict[str, int] = {}
-    found = re.compile(r'(?<=id="clip)\d+(?=")|(?<=url\(#clip)\d+(?=\))')
-    return found.sub(lambda match: str(numbers.setdefault(match[0], len(numbers))), svg)
 
 
 def _edges(masks: tuple[Mask, ...]) -> set[tuple[int, int]]:

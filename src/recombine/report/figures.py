@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 
 from recombine.report import theme
-from recombine.report.drawing import save_figure
 from recombine.report.panel import Panel, chart, shown_models, tables
 from recombine.report.panels import FIGURES, panels
+from recombine.report.save import save_figure
 from recombine.report.series import drawable, models, supports
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _has_data(study: "Study", panel: Panel, support: str) -> bool:
     return any(not panel.by_support or study.runs[one.run].support == support for one in panel.series)
 
 
-def draw_figure(study: "Study", name: str, support: str | None = None) -> alt.ConcatChart:
+def draw_figure(study: "Study", name: str, support: str | None = None, columns: int = 2) -> alt.ConcatChart:
     """One of `FIGURES`. `support` is the one of panels A to C: Connected+ unless the study has only others."""
     figure, study = FIGURES[name], drawable(study)
     available = panels(study)
@@ -71,7 +71,7 @@ def draw_figure(study: "Study", name: str, support: str | None = None) -> alt.Co
     if name == "results":
         drawn.append(_reading(study, below))
     whole = (
-        alt.concat(*drawn, columns=2, spacing={"row": 26, "column": 30})
+        alt.concat(*drawn, columns=columns, spacing={"row": 26, "column": 30})
         .resolve_scale(color="shared", strokeDash="independent", yOffset="independent")
         .properties(padding=14, title=alt.TitleParams(figure.title, fontSize=TEXT + 4, offset=14))
         .configure(**theme.config(models(study), size=TEXT))

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from recombine.files import make_directories
 from recombine.report.document import document, write_document
-from recombine.report.drawing import save_figure
 from recombine.report.page_sections import table
+from recombine.report.save import save_figure
 from recombine.report.sweep_figures import sweep_figures
 from recombine.report.sweep_results import SCORES, Ranked, SweepResults
 from recombine.report.sweep_tables import WORDS, interval, value_text, varied

@@ -1,0 +1,47 @@
+"""Pictures as files."""
+
+import zlib
+from pathlib import Path
+from struct import pack, unpack
+
+import altair as alt
+
+from recombine.report.save import compressed, save_figure
+
+
+def chunks(png: bytes) -> list[tuple[bytes, bytes]]:
+    """Each with its checksum right."""
+    assert png.startswith(b"\x89PNG\r\n\x1a\n")
+    found, at = [], 8
+    while at < len(png):
+        (size,) = unpack(">I", png[at : at + 4])
+        body = png[at + 4 : at + 8 + size]
+        assert unpack(">I", png[at + 8 + size : at + 12 + size]) == (zlib.crc32(body),)
+        found.append((body[:4], body[4:]))
+        at += 12 + size
+    return found
+
+
+def make_png(*named: tuple[bytes, bytes]) -> bytes:
+    parts = [pack(">I", len(data)) + name + data + pack(">I", zlib.crc32(name + data)) for name, data in named]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+def test_the_same_picture_in_fewer_bytes() -> None:
+    pixels = bytes(range(256)) * 400
+    data = zlib.compress(pixels, 0)
+    header = (b"IHDR", b"a picture's size and kind")
+    png = make_png(header, (b"IDAT", data[:1000]), (b"IDAT", data[1000:]), (b"IEND", b""))
+    small = compressed(png)
+    assert [name for name, _ in chunks(small)] == [b"IHDR", b"IDAT", b"IEND"]
+    assert chunks(small)[0] == header
+    assert zlib.decompress(chunks(small)[1][1]) == pixels
+    assert len(small) < len(png) / 2
+
+
+def test_a_chart_is_saved_small(tmp_path: Path) -> None:
+    chart = alt.Chart(alt.Data(values=[{"a": 1, "b": 2}, {"a": 3, "b": 4}])).mark_line().encode(x="a:Q", y="b:Q")
+    save_figure(chart, tmp_path / "a.png")
+    png = (tmp_path / "a.png").read_bytes()
+    assert len(compressed(png)) == len(png), "it was compressed already"
+    assert chunks(png)[-1] == (b"IEND", b"")

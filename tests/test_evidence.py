@@ -1,0 +1,113 @@
+"""The numbers in the docs are those of the runs in evidence/, and the runs are what their configurations give again."""
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[1]
+EVIDENCE = ROOT / "evidence"
+
+
+@pytest.fixture
+def tables(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(EVIDENCE))
+    return importlib.import_module("tables")
+
+
+@pytest.fixture
+def readings(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(EVIDENCE))
+    return importlib.import_module("readings")
+
+
+def test_the_docs_are_what_the_runs_say() -> None:
+    command = [sys.executable, "evidence/docs.py", "--check"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+def last_rows(pattern: str) -> list[dict]:
+    paths = sorted(EVIDENCE.glob(f"{pattern}/metrics.jsonl"))
+    assert paths
+    return [json.loads(path.read_text().splitlines()[-1]) for path in paths]
+
+
+def test_a_table_against_the_files(tables: ModuleType) -> None:
+    """Some cells, computed here from the files alone."""
+    text = tables.TABLES["scores-quick"]()
+    for model in ("transformer", "hypertransformer"):
+        held_out = [row["ood"]["r2"] for row in last_rows(f"quick/{model}-connected+-seed?")]
+        half = 4.302652729911275 * np.std(held_out, ddof=1) / np.sqrt(3)
+        low, high = np.mean(held_out) - half, np.mean(held_out) + half
+        assert f"| {np.mean(held_out):.3f} [{low:.3f}, {high:.3f}] |" in text
+    cards = [json.loads(p.read_text()) for p in EVIDENCE.glob("quick/hypertransformer-connected+-seed?/scorecard.json")]
+    true = np.mean([card["interventions"]["ood"]["true"] for card in cards])
+    assert f"true latent | 0.996 [0.993, 0.998] | {true:.3f} [" in tables.TABLES["interventions-quick"]()
+
+
+def test_variance_among_and_within(tables: ModuleType) -> None:
+    """Against a simulation whose variances are known."""
+    rng = np.random.default_rng(0)
+    found = []
+    for _ in range(2000):
+        grid = rng.normal(0, 2.0, (4, 1)) + rng.normal(0, 0.5, (4, 3))
+        found.append(tables.components(grid.tolist()))
+    among, within = np.mean(found, axis=0)
+    assert among == pytest.approx(4.0, rel=0.1)
+    assert within == pytest.approx(0.25, rel=0.1)
+    assert tables.components([[1.0, 3.0], [3.0, 1.0]])[0] == 0.0
+
+
+def test_the_other_readings_change_what_they_say(tables: ModuleType, readings: ModuleType) -> None:
+    base = [run for run in tables.study("quick").runs if run.model in readings.MODELS]
+    found = dict(readings.alternatives(base, (), (), ()))
+    for name, read in {
+        "R² by the contexts' variances": lambda row: row["ood"]["r2_variance"],
+        "control: fresh modules, the readout kept": lambda row: row["control_modules"]["r2"],
+    }.items():
+        split = "ood" if "variances" in name else "control"
+        assert [run.rows[-1][split]["r2"] for run in found[name]] == [read(run.rows[-1]) for run in base]
+    for before, after in zip(base, found["panel D on the 7 masks outside both supports"], strict=True):
+        masks = before.rows[-1]["ood"]["masks"]
+        if before.support == "connected":
+            kept = [one for mask, one in masks.items() if mask not in ("101000", "000101")]
+            error, spread = (sum(one["episodes"] * one[key] for one in kept) for key in ("mse", "spread"))
+            assert len(kept) == 7
+            assert after.rows[-1]["ood"]["r2"] == pytest.approx(1 - error / spread)
+        elif before.support == "connected+":
+            assert after.rows == before.rows
+
+
+@pytest.mark.parametrize(
+    ("model", "steps"),
+    [
+        ("hypertransformer", 250),
+        pytest.param("hypertransformer", 1000, marks=pytest.mark.slow),
+        pytest.param("transformer", 1000, marks=pytest.mark.slow),
+    ],
+)
+def test_a_run_again_from_its_configuration(tmp_path: Path, model: str, steps: int) -> None:
+    """The same bits on the same kind of machine; on another, the same numbers as far as it can be said."""
+    run = EVIDENCE / "quick" / f"{model}-connected+-seed0"
+    command = [sys.executable, "-m", "recombine", "train", "--config", str(run / "config.toml"), "--threads", "1"]
+    again = [*command, "--out", str(tmp_path / "again"), "--stop-at", str(steps)]
+    flags = json.loads((run / "env.json").read_text())["starts"][0]["identity"]["xla_flags"]
+    subprocess.run(again, check=True, capture_output=True, timeout=600, env=os.environ | {"XLA_FLAGS": flags})
+    found = (tmp_path / "again" / "metrics.jsonl").read_text()
+    committed = "".join((run / "metrics.jsonl").read_text().splitlines(keepends=True)[: found.count("\n")])
+    assert json.loads(found.splitlines()[-1])["step"] == steps
+    if found != committed:
+        env = tmp_path / "again" / "env.json"
+        made, here = (json.loads(path.read_text())["starts"][0]["identity"] for path in (run / "env.json", env))
+        differs = {name: (made[name], here[name]) for name in made if made[name] != here[name]}
+        assert differs, "other bits, on the kind of machine that made the run"
+        first, same = (json.loads(text.splitlines()[0])["in_dist"]["r2"] for text in (found, committed))
+        assert first == pytest.approx(same, rel=1e-3), "before the first step, it is the same model and the same tasks"
+        pytest.skip(f"made on another kind of machine, whose bits differ: {differs}")
