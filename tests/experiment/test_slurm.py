@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
+from recombine.cli.main import main
 from recombine.errors import InputError
-from recombine.experiment.executor import slurm
+from recombine.experiment.executor import slurm, slurm_queue, slurm_task
 from recombine.experiment.executor.local import run_jobs
-from recombine.experiment.executor.slurm import run_jobs_on_slurm, slurm_options
+from recombine.experiment.executor.slurm import run_jobs_on_slurm
+from recombine.experiment.executor.slurm_queue import Queue, slurm_options
 from recombine.experiment.interrupt import StopRequest
 from recombine.experiment.job import Job
 from tests.experiment.slurm_cluster import PREEMPTING, slurm_cluster
@@ -35,7 +37,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slurm, "SECONDS_BETWEEN_LOOKS", 0.1)
+    for module in (slurm, slurm_queue, slurm_task):
+        monkeypatch.setattr(module, "SECONDS_BETWEEN_LOOKS", 0.1)
     monkeypatch.setattr(slurm, "SECONDS_BETWEEN_QUERIES", 0.5)
 
 
@@ -101,13 +104,19 @@ def test_a_killed_coordinator_leaves_its_tasks_to_the_next(tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("cluster")
-def test_a_coordinator_that_is_asked_to_stop_takes_its_tasks_along(tmp_path: Path) -> None:
+def test_a_coordinator_that_is_asked_to_stop_takes_its_tasks_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And has run one at a time, as it was told, though there is room for two and there are two arrays."""
+    monkeypatch.setattr(slurm_queue, "MOST_IN_ARRAY", 2)
     request = StopRequest()
     kinds = []
     jobs = jobs_in(tmp_path, 3, optimizer={"num_steps": 1_000_000}, measure={"snapshots": 2_000})
     for event in run_jobs_on_slurm(jobs, tmp_path, slurm_options([]), 1, request, retries=1):
         kinds.append(event.kind)
         if event.kind == "progress" and event.data["step"] > 0:
+            states = subprocess.run(["squeue", "--noheader", "--array", "--format=%T"], capture_output=True, text=True)
+            assert sorted(states.stdout.split()) == ["PENDING", "PENDING", "RUNNING"]
             request.signum = signal.SIGTERM
     assert kinds.count("interrupted") == 3
     assert "said" not in kinds
@@ -115,7 +124,6 @@ def test_a_coordinator_that_is_asked_to_stop_takes_its_tasks_along(tmp_path: Pat
     assert queued == ""
     status = json.loads((tmp_path / "run0" / "status.json").read_text())
     assert status["state"] == "interrupted"
-    assert not (tmp_path / "run1").exists(), "one at a time, and it was the first's"
 
 
 @pytest.mark.slow
@@ -138,12 +146,19 @@ def test_a_preempted_task_is_queued_again_by_slurm(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("cluster")
-def test_what_slurm_refuses_is_said(tmp_path: Path) -> None:
-    options = slurm_options(["partition=nowhere"])
-    with (
-        pytest.raises(InputError, match="invalid partition"),
-        closing(run_jobs_on_slurm(jobs_in(tmp_path, 1), tmp_path, options, None, StopRequest(), retries=1)) as events,
-    ):
+def test_what_slurm_refuses_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before anything is written, where it can be known; what may only have to wait is not refused."""
+    grid, out = tmp_path / "grid.toml", tmp_path / "out"
+    grid.write_text('[grid]\n"model.embed_dim" = [8]\n')
+    command = ["sweep", "--grid", str(grid), "--preset", "smoke", "--out", str(out), "--executor", "slurm", "--slurm"]
+    for option, complaint in (("partition=nowhere", "invalid partition"), ("nonsense=1", "unrecognized option")):
+        assert main([*command, option]) == 2
+        assert complaint in capsys.readouterr().err
+    assert not out.exists()
+    assert "not available" in (Queue(tmp_path, slurm_options(["cpus-per-task=64"]), None).check() or "")
+    assert Queue(tmp_path, slurm_options(["time=60"]), 2).check() is None
+    events = run_jobs_on_slurm(jobs_in(tmp_path, 1), tmp_path, slurm_options(["mem=9T"]), None, StopRequest(), 1)
+    with pytest.raises(InputError, match=r"SLURM did not take it: .*Memory"), closing(events):
         next(events)
 
 

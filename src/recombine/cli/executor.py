@@ -8,6 +8,7 @@ import tyro
 
 from recombine.checks import check_size
 from recombine.cli.arguments import OptionalInt
+from recombine.cli.printing import note
 from recombine.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ class Executor:
     slurm: Annotated[tuple[str, ...], tyro.conf.arg(metavar="OPTION=VALUE ...")] = ()
     """Options of sbatch by their long names, such as partition=cpu, time=120 (minutes) or mem=4G."""
 
-    def check(self) -> None:
-        """Refuse, before anything is written, what does not go together."""
+    def check(self, out: Path) -> None:
+        """Refuse, before anything is written, what does not go together, or is not there."""
         if self.workers is not None:
             check_size("workers", self.workers, most=100_000)
         check_size("retries", self.retries, least=0, most=1000)
@@ -48,10 +49,10 @@ class Executor:
         if self.slurm and self.executor != "slurm":
             raise InputError("slurm", self.slurm[0], "is an option of SLURM's: --executor slurm")
         if self.executor == "slurm":
-            from recombine.experiment.executor.slurm import check_slurm, slurm_options
+            from recombine.experiment.executor.slurm_queue import Queue, slurm_options
 
-            slurm_options(self.slurm)
-            check_slurm()
+            if said := Queue(out.resolve(), slurm_options(self.slurm), self.workers).check():
+                note(f"SLURM has no room for such runs now, or never: {said}")
         if self.executor == "ray":
             from recombine.experiment.executor.ray import check_address, check_ray
 
@@ -76,7 +77,8 @@ class Executor:
 
             return run_jobs_on_ray(jobs, out, self.address, self.workers, request, self.retries)
         if self.executor == "slurm":
-            from recombine.experiment.executor.slurm import run_jobs_on_slurm, slurm_options
+            from recombine.experiment.executor.slurm import run_jobs_on_slurm
+            from recombine.experiment.executor.slurm_queue import slurm_options
 
             return run_jobs_on_slurm(jobs, out, slurm_options(self.slurm), self.workers, request, self.retries)
         from recombine.experiment.executor.local import run_jobs

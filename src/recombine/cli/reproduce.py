@@ -56,7 +56,7 @@ class Reproduce:
         prepare(1 if self.dry_run else None, compile_quickly=self.preset == "smoke")
         entries = self._entries()
         out = self.out or Path("runs") / f"reproduce-{self.preset}"
-        self.where.check()
+        self.where.check(out)
         for entry in entries:
             check_run_path(out / entry.name)
         if self.model:

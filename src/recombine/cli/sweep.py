@@ -65,7 +65,7 @@ class Run:
                 check_own(config)
         assert self.grid is not None
         out = self.out or Path("runs") / f"sweep-{Path(self.grid).stem}-{self.preset}"
-        self.where.check()
+        self.where.check(out)
         for run in runs:
             check_run_path(out / run.name)
         wanted = {run.name: run.config for run in runs}
