@@ -49,7 +49,7 @@ def test_killed_again_and_again(tmp_path: Path, torture: bool) -> None:
     """Fifty workers and five coordinators."""
     coordinators, workers = (5, 10) if torture else (1, 2)
     rates = [0.001, 0.002, 0.003, 0.004] if torture else [0.001, 0.002]
-    (tmp_path / "grid.toml").write_text(GRID.format(steps=40_000 if torture else 6_000, rates=rates))
+    (tmp_path / "grid.toml").write_text(GRID.format(steps=200_000 if torture else 6_000, rates=rates))
     subprocess.run(sweep(tmp_path, "whole"), check=True, capture_output=True, timeout=SECONDS)
     rng = random.Random(0)
     said, killed = "", 0
@@ -57,7 +57,7 @@ def test_killed_again_and_again(tmp_path: Path, torture: bool) -> None:
         log = tmp_path / f"log{coordinator}"
         with log.open("w") as file, subprocess.Popen(sweep(tmp_path, "killed"), stderr=file, stdout=file) as process:
             last = coordinator == coordinators
-            killed += kill_workers(process, rng, 0 if last else workers)
+            killed += kill_workers(process, tmp_path / "killed", rng, 0 if last else workers)
             if not last:
                 process.kill()
             code = process.wait(SECONDS)
@@ -66,6 +66,7 @@ def test_killed_again_and_again(tmp_path: Path, torture: bool) -> None:
     assert killed == coordinators * workers
     whole = sorted((tmp_path / "whole").glob("transformer-*"))
     assert len(whole) == len(rates) * SEEDS
+    went_on = 0
     for run in whole:
         again = tmp_path / "killed" / run.name
         assert result(again) == result(run), "nothing is lost"
@@ -74,15 +75,33 @@ def test_killed_again_and_again(tmp_path: Path, torture: bool) -> None:
         steps = [start["step"] for start in json.loads((again / "env.json").read_text())["starts"]]
         assert steps == sorted(steps), "what was saved is not trained again"
         assert len(re.findall(rf"^{re.escape(run.name)}: done$", said, re.MULTILINE)) <= 1, "not twice to the end"
+        went_on += sum(step > 0 for step in steps)
+    sys.stdout.write(
+        f"{killed} workers, {coordinators} coordinators killed; {len(whole)} runs went on {went_on} times\n"
+    )
+    assert went_on >= killed // 4, "runs were hit, and not only workers that start"
 
 
-def kill_workers(process: subprocess.Popen, rng: random.Random, count: int) -> int:
-    """At random times, some while they start."""
+def kill_workers(process: subprocess.Popen, out: Path, rng: random.Random, count: int) -> int:
+    """At random times: one of three whenever that is, which is mostly while it starts, the others at a run."""
     killed = 0
     while killed < count and process.poll() is None:
-        time.sleep(rng.uniform(0.1, 4.0))
-        if found := sorted(children(process.pid)):
+        anyone = killed % 3 == 2
+        while not anyone and process.poll() is None and not at_a_run(process, out):
+            time.sleep(0.02)
+        time.sleep(rng.uniform(0.1, 4.0 if anyone else 1.5))
+        if found := sorted(children(process.pid) if anyone else at_a_run(process, out)):
             with suppress(ProcessLookupError):
                 os.kill(rng.choice(found), signal.SIGKILL)
                 killed += 1
     return killed
+
+
+def at_a_run(process: subprocess.Popen, out: Path) -> set[int]:
+    """The workers at a run that has come some way."""
+    found = set()
+    for path in out.glob("*/status.json"):
+        with suppress(OSError, ValueError):
+            status = json.loads(path.read_text())
+            found |= {status["process"]} if status["state"] == "running" and status["step"] > 0 else set()
+    return found & set(children(process.pid))
