@@ -13,7 +13,7 @@ from recombine.report.collect import RunRecord, Study, collect, read_run, run_di
 from recombine.report.markdown import criterion, measured, score_tables, table, with_interval
 from recombine.report.numbers import fixed
 from recombine.report.series import lookup, models, supports
-from recombine.report.sweep_results import Ranked, sweep_results
+from recombine.report.sweep_results import Mean, Ranked, sweep_results
 from recombine.report.verdict import HOLDS, NOT_ENOUGH, judge, relative
 
 HERE = Path(__file__).parent
@@ -262,26 +262,28 @@ def components(grid: Sequence[Sequence[float]]) -> tuple[float, float]:
 
 
 def selection() -> str:
-    """The corner of the paper's search: who wins by which score."""
+    """The corner of the paper's search: every configuration, by the score that the paper selects by."""
     rows = []
     for kind in (T, H):
         results = sweep_results(HERE / f"corner-{kind}")
-        by_ood, by_in_dist = results.ranked[0], results.best_in_dist
-        rows.append(_selected(kind, "held-out masks, as the paper", by_ood))
-        if by_in_dist:
-            rows.append(_selected(kind, "masks trained on", by_in_dist))
-        rows.append(_selected(kind, "(the worst by held-out masks)", results.ranked[-1]))
-    head = ("model", "selected by", "configuration", "selection score", "in distribution", "held-out masks")
-    return table(head, rows, left=3)
+        in_dist = results.best_in_dist.configuration if results.best_in_dist else None
+        for i, one in enumerate(results.ranked):
+            best = [
+                words for words, is_best in (("held out", i == 0), ("trained", one.configuration == in_dist)) if is_best
+            ]
+            cells = [_mean(one.scores[name]) for name in ("select_ood", "ood", "select_in_dist", "in_dist")]
+            rows.append((kind, _point(one), *cells, f"**{' and '.join(best)}**" if best else ""))
+    head = ("model", "configuration", "held out: to select", "to report", "trained: to select", "to report", "best by")
+    return table(head, rows, left=2)
 
 
-def _selected(kind: str, words: str, one: Ranked) -> tuple[str, ...]:
-    point = ", ".join(f"{name.rpartition('.')[2]} {value}" for name, value in one.point.items() if name != "model.kind")
-    cells = []
-    for name in ("select_ood" if "trained" not in words else "select_in_dist", "in_dist", "ood"):
-        mean, low, high = one.scores[name]
-        cells.append(fixed(mean) + ("" if low is None or high is None else f" [{fixed(low)}, {fixed(high)}]"))
-    return (kind, words, point, *cells)
+def _point(one: Ranked) -> str:
+    return ", ".join(f"{name.rpartition('.')[2]} {value}" for name, value in one.point.items() if name != "model.kind")
+
+
+def _mean(score: Mean) -> str:
+    between = "" if score.low is None or score.high is None else f" [{fixed(score.low)}, {fixed(score.high)}]"
+    return fixed(score.mean) + between
 
 
 def importance() -> str:
