@@ -17,22 +17,16 @@ import numpy as np
 
 from recombine.checks import check_number, check_size
 from recombine.config import Config
-from recombine.config_file import config_as_dict, differences, parse_toml, write_toml
+from recombine.config_file import write_toml
 from recombine.errors import InputError
 from recombine.experiment.evaluate import examination, measurements
 from recombine.experiment.interrupt import StopRequest
 from recombine.experiment.machine import environment, identity, peak_memory
+from recombine.experiment.resume import last_step, newest_checkpoint, what_changed
 from recombine.experiment.rundir import CONFIG, METRICS, RunDirectory
 from recombine.experiment.trained import LOSSES
 from recombine.model.weights import named_arrays, replace_arrays
-from recombine.train.checkpoint import (
-    Checkpoint,
-    DamagedCheckpoint,
-    list_checkpoints,
-    read_checkpoint,
-    save_checkpoint,
-    set_aside,
-)
+from recombine.train.checkpoint import Checkpoint, save_checkpoint
 from recombine.train.loop import Snapshot, check_devices, train
 from recombine.train.step import State, config_tasks, init_state
 
@@ -189,14 +183,8 @@ class Running:
 
     def _restore(self) -> State:
         """The state to go on from: that of the newest good checkpoint, or a fresh one in a new directory."""
-        newest = self._newest_checkpoint()
-        stored = parse_toml(newest.texts[CONFIG], CONFIG) if newest else self.directory.read_config()
-        changed = differences(stored, config_as_dict(self.config)) if stored else {}
-        if newest and not self._is_finished(newest):  # what is only reported depends on no machine
-            # With how many others it is trained may change, as sweeps grow: every start records it.
-            both = [newest.identity, self.identity]
-            before, now = ({name: one[name] for name in one if name != "together"} for one in both)
-            changed |= differences({"machine": before}, {"machine": now})
+        newest = newest_checkpoint(self.directory, self.say)
+        changed = what_changed(self.directory, newest, self.config, self.identity)
         if changed and not self.options.resume_anyway:
             shown = "; ".join(f"{name}: {old} → {new}" for name, (old, new) in changed.items())
             raise InputError(
@@ -228,31 +216,6 @@ class Running:
             self._save()
         return state
 
-    def _is_finished(self, newest: Checkpoint) -> bool:
-        return newest.step == self.num_steps and _last_step(newest.texts[METRICS]) == self.num_steps
-
-    def _newest_checkpoint(self) -> Checkpoint | None:
-        paths = list_checkpoints(self.directory.checkpoints)
-        for path in paths:
-            try:
-                checkpoint = read_checkpoint(path)
-                for name in (CONFIG, METRICS):
-                    if name not in checkpoint.texts:
-                        raise DamagedCheckpoint(f"{path.name} has no {name}")
-                if LOSSES not in checkpoint.arrays:
-                    raise DamagedCheckpoint(f"{path.name} has no {LOSSES}")
-            except DamagedCheckpoint as damage:
-                self.say(f"damaged checkpoint, set aside as {set_aside(path).name}: {damage}")
-            else:
-                return checkpoint
-        if paths or self.directory.read_metrics():
-            raise InputError(
-                "out",
-                str(self.directory.path),
-                "the run has no good checkpoint left to go on from; to start again, name a new directory",
-            )
-        return None
-
     def _may_leave(self) -> AbstractContextManager[None]:
         """Where nothing has changed since the last checkpoint, a signal need not wait."""
         if self.saved_step != self.step:
@@ -261,7 +224,7 @@ class Running:
 
     def _measure_is_due(self) -> bool:
         due = self.step % self.every == 0 or self.step == self.num_steps
-        return due and _last_step(self.metrics) != self.step
+        return due and last_step(self.metrics) != self.step
 
     def _measure(self) -> bool:
         """Add a row of metrics, unless a signal comes first: the row is then made when the run goes on."""
@@ -300,7 +263,3 @@ class Running:
 
     def _progress(self) -> Progress:
         return Progress(self.step, None, self.row)
-
-
-def _last_step(metrics: str) -> int | None:
-    return json.loads(metrics.splitlines()[-1])["step"] if metrics else None
