@@ -87,6 +87,8 @@ def test_names_fit_a_directory() -> None:
     [
         ({}, "grid", "a table [grid]"),
         ({"grid": 3}, "grid", "a table of fields"),
+        ({"gird": {"model.embed_dim": [16]}, "each": {"model.causal": [True]}}, "gird", "did you mean 'grid'?"),
+        ({"grid": {"model.latent_dim": [4]}}, "model.latent_dim", "model.kind = transformer"),
         ({"grid": {"model.embed_dim": 16}}, "grid.model.embed_dim", "a list of values"),
         ({"grid": {"model.embed_dim": []}}, "grid.model.embed_dim", "a list of values"),
         ({"grid": {"model.embed_dim": [16, 16]}}, "grid.model.embed_dim", "names a value twice"),
@@ -98,6 +100,7 @@ def test_names_fit_a_directory() -> None:
         ({"grid": {"model.embed_dim": [16]}, "exclude": 3}, "exclude", "tables [[exclude]]"),
         ({"grid": {"model.embed_dim": [16]}, "exclude": [{}]}, "exclude", "everything"),
         (TWO | {"exclude": [{"model.num_heads": 1}]}, "exclude.model.num_heads", "not a field"),
+        (TWO | {"exclude": [{"model.embed_dims": 8}]}, "exclude.model.embed_dims", "did you mean 'model.embed_dim'?"),
         ({"grid": {"model.embed_dim": [16]}, "exclude": [{"model.embed_dim": 16}]}, "exclude", "nothing"),
         ({"grid": {"model.causal": [True]}, "each": {"model.causal": [False]}}, "each.model.causal", "[grid] already"),
         ({"grid": {"measure.episodes": [*range(2, 400)], "optimizer.num_steps": [*range(1, 400)]}}, "grid", "more"),

@@ -18,6 +18,7 @@ import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from dataclasses import fields as dataclass_fields
 from hashlib import sha256
 from itertools import product
 from pathlib import Path
@@ -30,6 +31,7 @@ from recombine.errors import InputError, suggestion
 from recombine.preset import Preset, preset_config
 
 MOST_CONFIGURATIONS = 100_000
+OWN_TABLES = ("grid", "each", "exclude")  # of a grid file; the others are a configuration's
 LONGEST_NAME = 160  # of a directory's 255 bytes, which a file system allows
 
 Point = Mapping[str, Any]
@@ -94,11 +96,21 @@ def read_grid(spec: str) -> Grid:
     if not path.is_file():
         hint = suggestion(spec, list(NAMED))
         raise InputError("grid", spec, f"{', '.join(NAMED)}, or a TOML file; there is no such file{hint}")
-    return parse_grid(read_toml(path))
+    try:
+        tables = read_toml(path)
+    except InputError as error:
+        raise InputError("grid", error.value, error.expected) from error
+    return parse_grid(tables)
 
 
 def parse_grid(tables: Mapping[str, Any]) -> Grid:
-    rest = {name: table for name, table in tables.items() if name not in ("grid", "each", "exclude")}
+    rest = {name: table for name, table in tables.items() if name not in OWN_TABLES}
+    parts = [part.name for part in dataclass_fields(Config)]
+    if foreign := [name for name in rest if name not in parts]:
+        hint = suggestion(foreign[0], [*OWN_TABLES, *parts])
+        raise InputError(
+            foreign[0], rest[foreign[0]], f"no such table{hint}; {', '.join(OWN_TABLES)}, or {', '.join(parts)}"
+        )
     fields, each = (_fields(name, tables.get(name, {})) for name in ("grid", "each"))
     if not fields and not each:
         raise InputError("grid", rest, 'a table [grid], such as "model.embed_dim" = [16, 32]')
@@ -112,7 +124,8 @@ def parse_grid(tables: Mapping[str, Any]) -> Grid:
     for one in flat:
         for name in one:
             if name not in fields and name not in each:
-                raise InputError(f"exclude.{name}", one[name], "not a field of [grid]")
+                hint = suggestion(name, [*fields, *each])
+                raise InputError(f"exclude.{name}", one[name], f"not a field of [grid] or [each]{hint}")
             if one[name] not in (values := fields.get(name, each.get(name, []))) and name in fields:
                 raise InputError(f"exclude.{name}", one[name], f"not a value of the grid's, which has {values}")
         if not one:
@@ -204,8 +217,9 @@ def _config(grid: Grid, preset: Preset, point: Point) -> Config:
     try:
         return override(override(preset_config(preset, kind), grid.changes), nested)
     except InputError as error:
-        advice = "" if "no such field" in error.expected else "; [[exclude]] it?"
-        where = ", ".join(f"{name} = {value}" for name, value in point.items())
+        alone = "no such field" in error.expected or len(point) == 1
+        where = ", ".join(f"{name} = {value}" for name, value in ({"model.kind": kind} | dict(point)).items())
+        advice = "" if alone else "; [[exclude]] it?"
         raise InputError(error.field, error.value, f"{error.expected} (in the grid: {where}{advice})") from None
 
 
