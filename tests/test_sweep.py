@@ -8,6 +8,7 @@ from statistics import fmean, stdev
 import pytest
 from scipy import stats
 
+from recombine.cli.jobs import best_before
 from recombine.cli.main import main
 from recombine.experiment.grid import parse_grid, sweep_runs
 from recombine.experiment.sweep import read_list, write_list
@@ -68,7 +69,17 @@ def test_a_sweep_and_its_results(swept: tuple[Path, list[str]], capsys: pytest.C
     assert main(arguments) == 0
     captured = capsys.readouterr()
     assert "started" not in captured.err, "a second time nothing is trained"
+    assert "4 runs, 4 of them done, 1 at a time" in captured.err
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
+def test_the_best_so_far_may_have_been_done_before(swept: tuple[Path, list[str]]) -> None:
+    out, _ = swept
+    rows = {run: json.loads((run / "metrics.jsonl").read_text().splitlines()[-1]) for run in out.glob("transformer-*")}
+    best = max(rows, key=lambda run: rows[run]["ood"]["r2"])
+    names = [run.name for run in rows]
+    assert best_before(names, out) == (rows[best]["ood"]["r2"], best.name)
+    assert best_before(["nowhere"], out) is None
 
 
 def test_other_settings_in_the_same_place_are_refused(

@@ -1,6 +1,6 @@
 """Many jobs with their progress on stderr: what `reproduce` and `sweep` have in common."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +9,14 @@ if TYPE_CHECKING:
     from recombine.config import Config
     from recombine.experiment.interrupt import StopRequest
     from recombine.experiment.job import Event, Job
+
+
+def headline(wanted: "Mapping[str, Config]", where: "Executor", out: Path) -> str:
+    """How many runs, how many at a time, and where."""
+    from recombine.experiment.rundir import is_done
+
+    done = sum(is_done(out / name) for name in wanted)
+    return f"{len(wanted)} runs{f', {done} of them done,' if done else ','} {where.pace}, in {out}"
 
 
 def work_off(
@@ -29,6 +37,7 @@ def work_off(
     failed: dict[str, str] = {}
     totals = {job.name: _num_steps(job, wanted) for job in jobs}
     with JobsDisplay(totals, where.at_a_time) as display:
+        display.best = best_before([name for name in wanted if name not in totals], out)
         for event in where.carry_out(jobs, out, request):
             display.update(event.job.name, event.kind, event.data)
             if event.kind == "failed":
@@ -40,6 +49,14 @@ def work_off(
             except Exception as error:  # at the end it is an error
                 display.say(f"the report could not be written: {error}")
     return failed
+
+
+def best_before(done: Sequence[str], out: Path) -> tuple[float, str] | None:
+    """Of runs that were done before, and its R² on held-out masks."""
+    from recombine.experiment.rundir import last_row
+
+    found = [((last_row(out / name).get("ood") or {}).get("r2"), name) for name in done]
+    return max(((r2, name) for r2, name in found if r2 is not None), default=None)
 
 
 def _num_steps(job: "Job", wanted: "Mapping[str, Config]") -> int | None:

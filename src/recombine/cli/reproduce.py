@@ -10,7 +10,7 @@ import tyro
 from recombine.checks import check_seed, check_size
 from recombine.cli.arguments import OptionalInt, OptionalPath
 from recombine.cli.executor import Executor
-from recombine.cli.jobs import work_off
+from recombine.cli.jobs import headline, work_off
 from recombine.cli.printing import note, print_json, print_line
 from recombine.config_file import read_toml
 from recombine.errors import Failed, InputError
@@ -76,7 +76,7 @@ class Reproduce:
             check_same(wanted, out)
         check_belongs(out, wanted)
         with coordinating(out):
-            note(f"{len(entries)} runs, {self.where.pace}, in {out}; the report: {out / 'report' / 'index.html'}")
+            note(f"{headline(wanted, self.where, out)}; the report: {out / 'report' / 'index.html'}")
             failed = run_interruptibly(lambda request: self._train(wanted, out, request), note)
             self._finish(out, failed)
 

@@ -10,7 +10,7 @@ import tyro
 from recombine.checks import check_seed, check_size
 from recombine.cli.arguments import OptionalInt, OptionalPath
 from recombine.cli.executor import Executor
-from recombine.cli.jobs import work_off
+from recombine.cli.jobs import headline, work_off
 from recombine.cli.printing import note, print_json, print_line
 from recombine.config import SHIPPED
 from recombine.errors import Failed, InputError
@@ -79,7 +79,7 @@ class Run:
         if not self.resume_anyway:
             check_same(wanted, out)
         with coordinating(out):
-            note(f"{len(runs)} runs, {self.where.pace}, in {out}")
+            note(headline(wanted, self.where, out))
             failed = run_interruptibly(lambda request: self._train(runs, out, request), note)
         self._finish(out, failed)
 
@@ -131,8 +131,9 @@ class Run:
         if self.json:
             print_json({"runs": list(wanted), "seconds_each": seconds, "steps": steps, "seconds": total})
             return
+        width = max(map(len, wanted))
         for name in wanted:
-            print_line(f"{name}  {duration(seconds[name]) if name in seconds else 'done'}")
+            print_line(f"{name:<{width}}  {duration(seconds[name]) if name in seconds else 'done':>9}")
         what = f"{len(wanted)} runs, {len(left)} to do, {steps:,} steps, {workers} at a time"
         print_line(f"{what}: about {duration(total)} on this machine")
 

@@ -47,8 +47,8 @@ def _costs(examples: Mapping[Config, Config], say: Callable[[str], None]) -> dic
     chosen = np.unique(np.linspace(0, len(by_flops) - 1, min(MOST_TIMED, len(by_flops))).round().astype(int))
     timed = [by_flops[i] for i in chosen] + [shape for shape in examples if shape not in counted]
     costs = {}
-    for shape in timed:
-        say(f"timing some steps of {shape.model.label}")
+    for number, shape in enumerate(timed, 1):
+        say(f"timing some steps of {shape.model.label}, {number} of {len(timed)}")
         costs[shape] = _time(examples[shape])
     marks = [counted[by_flops[i]] for i in chosen]
     for shape in by_flops:

@@ -129,6 +129,15 @@ def is_done(path: Path) -> bool:
         return False
 
 
+def last_row(path: Path) -> dict[str, Any]:
+    """The newest of a run's metrics; nothing where there is none, or none that can be read."""
+    try:
+        row = json.loads(read_file(path / METRICS).decode(errors="replace").splitlines()[-1])
+    except (OSError, ValueError, IndexError):
+        return {}
+    return row if isinstance(row, dict) else {}
+
+
 def check_run_path(path: Path) -> None:
     """Refuse, before anything is made, a directory in which no run could live."""
     check_name("out", path)

@@ -17,7 +17,7 @@ from recombine.errors import InputError
 from recombine.experiment.executor.slurm_queue import FOLDER, Queue, Task
 from recombine.experiment.interrupt import StopRequest
 from recombine.experiment.job import Event, Job
-from recombine.experiment.rundir import METRICS, STATUS
+from recombine.experiment.rundir import STATUS, last_row
 
 SECONDS_BETWEEN_LOOKS = 1.0  # at files
 SECONDS_BETWEEN_QUERIES = 10.0  # of the queue, which all users of a cluster share
@@ -84,12 +84,5 @@ def _news(task: Task, runs: bool) -> Iterator[Event]:
     if isinstance(step, int) and step != task.step:
         task.step = step
         if task.started:
-            row = _last_row(Path(task.job.request["path"]) / METRICS)
+            row = last_row(Path(task.job.request["path"]))
             yield Event(task.job, "progress", {"step": step, "loss": row.get("loss"), "row": row})
-
-
-def _last_row(metrics: Path) -> dict[str, Any]:
-    with suppress(OSError, ValueError, IndexError):
-        row = json.loads(metrics.read_text(encoding="utf-8").splitlines()[-1])
-        return row if isinstance(row, dict) else {}
-    return {}
