@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from recombine.errors import Failed
 from recombine.experiment.executor.local import run_jobs
 from recombine.experiment.interrupt import StopRequest
 from recombine.experiment.job import Job
@@ -71,3 +72,25 @@ def test_without_a_shared_directory_runs_are_fetched(
     assert metrics(here / "run0") == metrics(there / "run0")
     assert result(there / "run0") == result(here / "run0"), "the checkpoint came, too"
     assert (there / "run0" / "selection.json").read_bytes() == (here / "run0" / "selection.json").read_bytes()
+
+
+def test_a_ray_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine that is too busy: one line, and no traceback."""
+    from recombine.experiment.executor import ray
+
+    class Slow:
+        @staticmethod
+        def init(**_: Any) -> None:
+            raise Exception("The current node timed out\nduring startup.")
+
+    monkeypatch.setattr(ray, "check_ray", lambda: Slow)
+    with pytest.raises(Failed, match="Ray did not start on this machine: The current node timed out during startup"):
+        next(ray.run_jobs_on_ray([], tmp_path, None, None, StopRequest(), 0))
+
+
+def test_what_a_killed_coordinator_left_is_removed(tmp_path: Path) -> None:
+    from recombine.experiment.executor.ray import _mark
+
+    first, second = _mark(tmp_path), _mark(tmp_path)
+    assert second.is_file()
+    assert not first.exists()

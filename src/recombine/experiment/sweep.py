@@ -11,7 +11,7 @@ from typing import Any
 
 from recombine.errors import InputError
 from recombine.experiment.grid import SweepRun
-from recombine.files import NotAFile, make_directories, read_file, replace_file
+from recombine.files import NotAFile, make_directories, read_file, remove_unfinished, replace_file
 
 LIST = "sweep.jsonl"
 SELECTION = "selection.json"  # in a run's directory: see `recombine.experiment.selection`
@@ -27,6 +27,7 @@ def write_list(out: Path, runs: Sequence[SweepRun]) -> None:
         line = {"name": run.name, "configuration": configuration, "seed": run.config.seed, "point": dict(run.point)}
         listed[run.name] = line | {"num_steps": run.config.optimizer.num_steps}
     make_directories(out)
+    remove_unfinished(out / LIST)
     replace_file(out / LIST, "".join(json.dumps(line) + "\n" for line in listed.values()).encode())
 
 

@@ -5,6 +5,7 @@ fetched back: when it is done, and when it is interrupted.
 """
 
 import hashlib
+import logging
 import os
 import secrets
 import socket
@@ -14,7 +15,7 @@ from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from recombine.errors import InputError
+from recombine.errors import Failed, InputError
 from recombine.experiment.interrupt import Interrupted, StopRequest, run_interruptibly
 from recombine.experiment.job import ERRORS, Event, Job, carry_out, failure
 from recombine.experiment.machine import prepare
@@ -22,6 +23,7 @@ from recombine.files import make_directories, remove_directory, replace_file
 
 SECONDS_BETWEEN_LOOKS = 0.2
 SECONDS_TO_LEAVE = 60.0
+MARK = ".shared-"
 
 
 def run_jobs_on_ray(
@@ -96,18 +98,24 @@ def check_address(address: str) -> None:
 
 def _start(address: str | None) -> Any:
     ray = check_ray()
+    logging.getLogger("ray").setLevel(logging.ERROR)  # it tells of its signals and tokens, on every start
     try:
         quiet = {"log_to_driver": False, "configure_logging": False}
         ray.init(address=address, include_dashboard=None if address else False, **quiet)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise InputError("address", address, f"no Ray cluster is there ({error})") from error
+    except Exception as error:  # of a node that is slow to start, Ray says it in no narrower class
+        said = " ".join(str(error).split())
+        if address is None:
+            raise Failed(f"Ray did not start on this machine: {said}") from error
+        raise InputError("address", address, f"no Ray cluster is there ({said})") from error
     return ray
 
 
 def _mark(out: Path) -> Path:
-    """A file by which a node can tell whether it has the same directory."""
+    """A file by which a node can tell whether it has the same directory. Killed coordinators leave theirs."""
     make_directories(out)
-    mark = out / f".shared-{secrets.token_hex(8)}"
+    for left in out.glob(f"{MARK}*"):
+        left.unlink(missing_ok=True)
+    mark = out / f"{MARK}{secrets.token_hex(8)}"
     mark.touch()
     return mark
 

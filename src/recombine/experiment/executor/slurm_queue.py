@@ -92,8 +92,8 @@ class Queue:
         command = ["sbatch", "--test-only"]
         try:
             answer = subprocess.run(command, input=script, capture_output=True, text=True, check=False, timeout=60)
-        except (OSError, subprocess.SubprocessError):  # to submit will tell
-            return None
+        except (OSError, subprocess.SubprocessError) as error:
+            raise InputError("executor", "slurm", "SLURM does not answer (sbatch); try again later") from error
         if answer.returncode == 0:
             return None
         said = "; ".join(line.removeprefix("sbatch: ").removeprefix("error: ") for line in answer.stderr.splitlines())
