@@ -49,7 +49,7 @@ def test_killed_again_and_again(tmp_path: Path, torture: bool) -> None:
     """Fifty workers and five coordinators."""
     coordinators, workers = (5, 10) if torture else (1, 2)
     rates = [0.001, 0.002, 0.003, 0.004] if torture else [0.001, 0.002]
-    (tmp_path / "grid.toml").write_text(GRID.format(steps=200_000 if torture else 6_000, rates=rates))
+    (tmp_path / "grid.toml").write_text(GRID.format(steps=300_000 if torture else 6_000, rates=rates))
     subprocess.run(sweep(tmp_path, "whole"), check=True, capture_output=True, timeout=SECONDS)
     rng = random.Random(0)
     said, killed = "", 0
@@ -98,10 +98,11 @@ def kill_workers(process: subprocess.Popen, out: Path, rng: random.Random, count
 
 
 def at_a_run(process: subprocess.Popen, out: Path) -> set[int]:
-    """The workers at a run that has come some way."""
+    """The workers that have come further with a run than where they began."""
     found = set()
-    for path in out.glob("*/status.json"):
+    for run in out.glob("transformer-*"):
         with suppress(OSError, ValueError):
-            status = json.loads(path.read_text())
-            found |= {status["process"]} if status["state"] == "running" and status["step"] > 0 else set()
+            status, env = (json.loads((run / name).read_text()) for name in ("status.json", "env.json"))
+            if status["state"] == "running" and status["step"] > env["starts"][-1]["step"]:
+                found.add(status["process"])
     return found & set(children(process.pid))
