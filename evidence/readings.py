@@ -7,7 +7,6 @@ from typing import Any
 from recombine import paper
 from recombine.report.collect import RunRecord, Study
 from recombine.report.markdown import table
-from recombine.report.numbers import fixed
 from recombine.report.series import lookup, pooled_r2
 from recombine.report.verdict import HOLDS, NOT_ENOUGH, Verdict, judge
 
@@ -51,9 +50,13 @@ def _cells(verdicts: Sequence[Verdict], twins: Sequence[Verdict] | None) -> Iter
             yield "–"
             continue
         mark = {HOLDS: "✓", NOT_ENOUGH: "?"}.get(verdict.state, "✗")
-        means = " / ".join("–" if part.mean is None else fixed(part.mean)[:-1] for part in verdict.parts)
+        means = " / ".join("–" if part.mean is None else two_digits(part.mean) for part in verdict.parts)
         text = f"{mark} {means}"
         yield f"**{text}**" if twins and twins[i].state != verdict.state else text
+
+
+def two_digits(value: float) -> str:
+    return f"{value:.2f}".replace("-0.00", "0.00").replace("-", "−")
 
 
 def alternatives(

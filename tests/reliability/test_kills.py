@@ -13,7 +13,7 @@ from tests.reliability.small_run import result
 KILLED = ["tests.reliability.killed"]
 
 
-@pytest.fixture(scope="module", params=["transformer", "hypertransformer"])
+@pytest.fixture(scope="module", params=[pytest.param("transformer", marks=pytest.mark.slow), "hypertransformer"])
 def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that nothing interrupts."""
     path = tmp_path_factory.mktemp("whole") / request.param
