@@ -1,6 +1,7 @@
 """Configurations as tables: TOML in and out, and changes on top of a configuration."""
 
 import dataclasses
+import functools
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -13,6 +14,8 @@ from recombine.config import MODEL_CONFIGS, Config, ModelConfig, ModelKind, OwnM
 from recombine.errors import InputError, suggestion
 from recombine.task.support import Support
 from recombine.task.support_spec import parse_support, unparse_support
+
+_hints = functools.cache(get_type_hints)  # a third of the time that reading a configuration takes
 
 
 def override(config: Config, data: Mapping[str, Any]) -> Config:
@@ -116,7 +119,7 @@ def _override(config: Any, data: Mapping[str, Any], prefix: str) -> Any:
             changes[name] = _override(current, value, f"{path}.")
         else:
             # TOML and the paper's table write 1 where the field is a float: 1 is 1.0.
-            hint = get_type_hints(type(config))[name]
+            hint = _hints(type(config))[name]
             is_float = float in (hint, *get_args(hint))
             changes[name] = float(value) if is_float and type(value) is int and abs(value) < 2**1000 else value
     return dataclasses.replace(config, **changes)

@@ -124,6 +124,24 @@ def _write(path: Path, how: int, data: bytes) -> None:
 
 def read_file(path: Path, most: int | None = None) -> bytes:
     """A regular file's content. Links are not followed, and nothing longer than `most` bytes is read."""
+    with regular_file(path) as (handle, found):
+        if most is not None and found.st_size > most:
+            raise NotAFile(f"{path.name} has {found.st_size} bytes, at most {most}")
+        parts = []
+        while part := os.read(handle, 1 << 20):
+            parts.append(part)
+        return b"".join(parts)
+
+
+def read_end(path: Path, most: int) -> bytes:
+    """The last bytes of a regular file, `most` of them or all there are. Links are not followed."""
+    with regular_file(path) as (handle, found):
+        return os.pread(handle, most, max(0, found.st_size - most))
+
+
+@contextmanager
+def regular_file(path: Path) -> Iterator[tuple[int, os.stat_result]]:
+    """A regular file, opened for reading: its handle, and what the system says of it. Links are not followed."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
@@ -134,12 +152,7 @@ def read_file(path: Path, most: int | None = None) -> bytes:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
             raise NotAFile(f"{path.name} is not a regular file")
-        if most is not None and found.st_size > most:
-            raise NotAFile(f"{path.name} has {found.st_size} bytes, at most {most}")
-        parts = []
-        while part := os.read(handle, 1 << 20):
-            parts.append(part)
-        return b"".join(parts)
+        yield handle, found
     finally:
         os.close(handle)
 

@@ -44,7 +44,7 @@ class Address:
 
     def raw(self, data: bytes) -> bytes:
         """Whatever comes back for these very bytes."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=20) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=120) as connection:
             connection.sendall(data)
             connection.shutdown(socket.SHUT_WR)
             return b"".join(iter(lambda: connection.recv(1 << 16), b""))
@@ -52,7 +52,8 @@ class Address:
 
 @contextmanager
 def serving(directory: Path, *more: str) -> Iterator[Address]:
-    command = [sys.executable, "-m", "recombine", "serve", str(directory), "--port", "0", *more]
+    share = () if "--share" in more else ("--share", "1")  # the other tests make the machine busy
+    command = [sys.executable, "-m", "recombine", "serve", str(directory), "--port", "0", *share, *more]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         line = process.stdout.readline()

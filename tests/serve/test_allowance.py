@@ -1,9 +1,11 @@
-"""On a busy machine the explorer takes its share and no more; on an idle one it is never held back."""
+"""On a busy machine the server takes its share and no more; on an idle one it is never held back."""
+
+import asyncio
 
 import pytest
 
 from recombine.serve import allowance
-from recombine.serve.allowance import BURST, Allowance
+from recombine.serve.allowance import BURST, Allowance, Gate
 
 
 class Machine:
@@ -13,7 +15,6 @@ class Machine:
         self.clock = self.used = self.slept = 0.0
         monkeypatch.setattr(allowance.time, "monotonic", lambda: self.clock)
         monkeypatch.setattr(allowance.time, "process_time", lambda: self.used)
-        monkeypatch.setattr(allowance.time, "sleep", self.sleep)
         monkeypatch.setattr(allowance, "_busy_and_all", lambda: (int(1e4 * busy * self.clock), int(1e4 * self.clock)))
 
     def sleep(self, seconds: float) -> None:
@@ -25,11 +26,12 @@ class Machine:
         self.clock += seconds
 
 
-def storm(machine: Machine, share: float, answers: int = 400) -> None:
+def storm(machine: Machine, share: float, answers: int = 2_000) -> None:
     limited = Allowance(share)
     for _ in range(answers):
         machine.work(0.1)
-        limited.wait()
+        while owed := limited.owed():
+            machine.sleep(owed)
 
 
 def test_a_storm_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,3 +51,23 @@ def test_an_idle_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch, busy=0.6)
     storm(machine, share=0.015)
     assert machine.slept < 0.02 * machine.clock, "but for moments too short to tell"
+
+
+def test_requests_pass_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many come at once: all are answered, and together they take the share."""
+    machine = Machine(monkeypatch, busy=1.0)
+
+    async def sleep(seconds: float) -> None:
+        machine.sleep(seconds)
+
+    async def answer(scope: dict, receive: object, send: object) -> None:
+        machine.work(0.1)
+
+    async def storm() -> None:
+        gate = Gate(answer, share=0.015)
+        await asyncio.gather(*[gate({"type": "http"}, None, None) for _ in range(2_000)])
+
+    monkeypatch.setattr(allowance.asyncio, "sleep", sleep)
+    asyncio.run(storm())
+    assert machine.used == pytest.approx(200)
+    assert machine.used - BURST <= 0.016 * machine.clock

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from recombine.errors import InputError
-from recombine.serve.library import MOST_POINTS, Library, last_row
+from recombine.serve.curve import Curve
+from recombine.serve.library import Library
 from tests.reliability.small_run import finish, small_config
 
 
@@ -36,7 +37,7 @@ def test_what_changes_is_said_once(finished: Path, tmp_path: Path) -> None:
     assert library.refresh() == ([], [])
     (shown,) = library.table()
     rows = (finished / "metrics.jsonl").read_text().splitlines()
-    assert shown["ood"] == json.loads(rows[-1])["ood"]["r2"]
+    assert shown["ood"] == pytest.approx(json.loads(rows[-1])["ood"]["r2"], rel=1e-5)
     assert (shown["state"], shown["step"], shown["study"]) == ("done", 12, "study")
     (tmp_path / "study" / "a" / "metrics.jsonl").open("a").close()
     with (tmp_path / "study" / "a" / "metrics.jsonl").open("a") as file:
@@ -89,15 +90,95 @@ def test_a_run_whose_process_has_died(finished: Path, tmp_path: Path) -> None:
         assert library.table()[0]["state"] == state
 
 
-def test_long_curves_are_thinned_and_end_at_the_end(tmp_path: Path, finished: Path) -> None:
+@pytest.mark.parametrize("rows", [0, 1, 2, 63, 64, 65, 500])
+def test_a_curve_read_in_parts_is_the_curve(tmp_path: Path, rows: int) -> None:
+    """Every 2ᵏ-th row, at most 64 of them, and the last; however the file has grown to what it is."""
+    path, curve = tmp_path / "metrics.jsonl", Curve(tmp_path / "metrics.jsonl", 64)
+    text = "".join(row(step) for step in range(rows))
+    for end in (0, len(text) // 3, len(text) // 3 + 1, len(text)):
+        path.write_text(path.read_text() + text[path.stat().st_size : end] if path.exists() else text[:end])
+        curve.read_on()
+    every = next(2**k for k in range(20) if 2**k * 64 >= rows)
+    expected = sorted({*range(0, rows, every), *range(rows - 1, rows)} - {-1})
+    assert curve.columns()["steps"] == expected
+    assert curve.columns()["loss"] == [float(f"{1.0 / (step + 1):.6g}") for step in expected]
+
+
+def test_a_curve_of_another_file(tmp_path: Path) -> None:
+    path, curve = tmp_path / "metrics.jsonl", Curve(tmp_path / "metrics.jsonl")
+    for steps in ([0, 1, 2], [5, 6], [5, 6, 7], []):
+        new = tmp_path / "new"
+        new.write_text("".join(row(step) for step in steps))
+        new.replace(path)
+        curve.read_on()
+        assert curve.columns()["steps"] == steps
+    path.write_text(row(1) + row(2))
+    curve.read_on()
+    path.write_text(row(1))  # the same file, cut
+    curve.read_on()
+    assert curve.columns()["steps"] == [1]
+    path.unlink()
+    curve.read_on()
+    assert curve.columns()["steps"] == []
+
+
+def test_long_metrics(tmp_path: Path, finished: Path) -> None:
     shutil.copytree(finished, tmp_path / "run")
     (tmp_path / "run" / "metrics.jsonl").write_text("".join(row(step) for step in range(5_000)))
     library = Library(tmp_path)
     library.refresh()
-    steps = library.curve("run")["steps"]
-    assert len(steps) <= MOST_POINTS + 1
-    assert (steps[0], steps[-1]) == (0, 4_999)
-    assert last_row(tmp_path / "run" / "metrics.jsonl")["step"] == 4_999
+    assert library.table()[0]["measured"] == 4_999
+    for most in (300, 20, 300):
+        steps = library.curve("run", most)["steps"]
+        assert most / 2 <= len(steps) <= most + 1
+        assert (steps[0], steps[-1]) == (0, 4_999)
+
+
+HOSTILE = {
+    "deep": b"[" * 100_000,
+    "deeper": b'{"step": 1, "a": ' + b"[" * 5_000 + b"]" * 5_000 + b"}\n",
+    "infinite": b'{"state": "done", "step": 1e999, "loss": 1e999, "ood": {"r2": NaN}}\n',
+    "huge": b'{"state": "done", "step": ' + b"9" * 5_000 + b"}\n",
+    "wrong": b'{"state": ["done"], "step": {"a": 1}, "ood": [1], "probe": 3}\n',
+    "binary": bytes(range(256)) * 40,
+    "long": b'{"state": "' + b"x" * 900_000 + b'", "step": 1, "error": "' + b"y" * 90_000 + b'"}\n',
+    "empty": b"",
+}
+
+
+@pytest.mark.parametrize("file", ["config.toml", "status.json", "metrics.jsonl"])
+def test_whatever_is_in_a_file_the_others_are_shown(finished: Path, tmp_path: Path, file: str) -> None:
+    shutil.copytree(finished, tmp_path / "good")
+    for name, content in HOSTILE.items():
+        shutil.copytree(finished, tmp_path / name)
+        (tmp_path / name / file).write_bytes(content)
+    for name in ("fifo", "directory", "link"):
+        shutil.copytree(finished, tmp_path / name)
+        (tmp_path / name / file).unlink()
+    os.mkfifo(tmp_path / "fifo" / file)
+    (tmp_path / "directory" / file).mkdir()
+    (tmp_path / "link" / file).symlink_to(finished / file)
+    library = Library(tmp_path)
+    library.refresh()
+    shown = {run["name"]: run for run in library.table()}
+    assert set(shown) == {"good", "fifo", "directory", "link", *HOSTILE}
+    marked = {"config.toml": "unreadable", "status.json": "unknown", "metrics.jsonl": "done"}[file]
+    for name, run in shown.items():
+        library.curve(name)
+        assert len(json.dumps(run, allow_nan=False)) < 2_000
+        if name not in ("good", "long", "empty"):  # no configuration is one: the default
+            assert run["state"] == marked, name
+    assert shown["good"]["state"] == "done"
+    if file == "metrics.jsonl":
+        assert shown["link"]["measured"] is None, "a link is not followed"
+
+
+def test_a_name_of_any_bytes(finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(os.fsencode(finished), os.fsencode(tmp_path) + b"/run\xff")
+    library = Library(tmp_path)
+    assert library.refresh() == (["run\\xff"], [])
+    assert library.curve("run\\xff")["steps"]
+    json.dumps(library.table(), ensure_ascii=False).encode()
 
 
 def test_difference(tmp_path: Path) -> None:

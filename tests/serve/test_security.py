@@ -70,7 +70,7 @@ def test_nothing_from_outside(server: Address, place: Path) -> None:
         for path in paths:
             path = path.replace("{name}", "main.js").replace(" ", "%20")
             try:
-                answer = server.get(path, timeout=20)
+                answer = server.get(path)
             except (ValueError, OSError) as error:  # http.client refuses to send it: then as it is
                 data = server.raw(f"GET {path} HTTP/1.1\r\nHost: localhost:{server.port}\r\n\r\n".encode())
                 assert SECRET not in data, (path, error)

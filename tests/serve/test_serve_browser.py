@@ -37,7 +37,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(place: Path) -> Iterator[Address]:
-    with serving(place, "--share", "1") as address:  # the other tests make the machine busy
+    with serving(place) as address:
         yield address
 
 
@@ -71,7 +71,7 @@ def press(module: int) -> str:
 
 
 def test_runs(browser: Browser, server: Address) -> None:
-    browser.open(f"{server.url}/#runs", ready="runs")
+    browser.open(f"{server.url}/#runs", ready="runs", patience=LOADING)
     rows = "[...document.querySelectorAll('#table tbody tr')].filter((row) => !row.hidden)"
     assert browser.evaluate(f"{rows}.length") == 5
     browser.evaluate(put("#filter", "disconnected hyper"))
@@ -87,13 +87,13 @@ def test_runs(browser: Browser, server: Address) -> None:
     browser.wait_for("document.querySelectorAll('#curves svg path').length > 2")
     browser.wait_for("document.querySelectorAll('#claims li').length === 7")
     link = browser.evaluate("location.hash")
-    browser.open(f"{server.url}/{link}", ready="runs")
+    browser.open(f"{server.url}/{link}", ready="runs", patience=LOADING)
     assert browser.evaluate("document.querySelectorAll('#table input:checked').length") == 2, "a link restores the view"
     assert_clean(browser, server)
 
 
 def test_a_run_that_appears_changes_and_goes(browser: Browser, server: Address, place: Path) -> None:
-    browser.open(f"{server.url}/#runs", ready="runs")
+    browser.open(f"{server.url}/#runs", ready="runs", patience=LOADING)
     browser.wait_for("document.getElementById('live').textContent === 'live'")
     row = "[...document.querySelectorAll('#table tbody tr')].find((row) => row.textContent.includes('later'))"
     shutil.copytree(demo_directory() / "hypertransformer-connected+-seed0", place / "later")

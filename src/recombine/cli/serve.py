@@ -14,7 +14,7 @@ from recombine.checks import check_number, check_size
 from recombine.cli.printing import note, print_line
 from recombine.errors import InputError
 
-NICENESS = 10  # training goes before
+NICENESS = 5  # training goes before; and there is an allowance, see `recombine.serve.allowance`
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Serve:
     port: int = 8642
     """On this machine only; 0 for any that is free. From elsewhere: ssh -L 8642:localhost:8642 HOST."""
     share: float = 0.015
-    """Of one core, for the explorer, in the long run while the machine is busy: training goes before."""
+    """Of one core, for the models, in the long run while the machine is busy, and half as much for all else."""
     open: bool = False
     """Open it in a browser."""
 

@@ -1,30 +1,32 @@
-"""How much of a busy machine the explorer may take: bursts, and after them next to nothing."""
+"""How much of a busy machine the server may take: bursts, and after them next to nothing."""
 
+import asyncio
 import os
 import time
 from pathlib import Path
+from typing import Any
 
-SHARE = 0.015  # of one core, in the long run
-BURST = 3.0  # seconds of a core that are saved up while nobody asks
+SHARE = 0.015  # of one core, in the long run: for the explorer, and half as much for the rest
+BURST = 30.0  # seconds of a core that are saved up while nobody asks: to load two models, and to play with them
 BUSY = 0.9  # of all cores together
+SHORTEST = 0.01
 LONGEST = 10.0  # seconds, until it looks again whether the machine is busy
 
 
 class Allowance:
-    """`wait` between two pieces of work: it returns at once unless the machine is busy and the allowance is used up."""
+    """`owed` between two pieces of work: seconds to wait, and then to ask again; 0 unless the machine is busy and the
+    allowance is used up."""
 
     def __init__(self, share: float = SHARE) -> None:
         self.share, self.left = share, BURST
         self.clock, self.used = time.monotonic(), time.process_time()
         self.before = _busy_and_all()
 
-    def wait(self) -> None:
+    def owed(self) -> float:
         clock, used = time.monotonic(), time.process_time()
         self.left = min(BURST, self.left + self.share * (clock - self.clock)) - (used - self.used)
-        self.left = max(self.left, -LONGEST * self.share)  # loading a model is not held against it for minutes
         self.clock, self.used = clock, used
-        if self.left < 0 and self._is_busy():
-            time.sleep(-self.left / self.share)
+        return min(LONGEST, max(SHORTEST, -self.left / self.share)) if self.left < 0 and self._is_busy() else 0.0
 
     def _is_busy(self) -> bool:
         """Since the last time it was asked, this process aside."""
@@ -33,6 +35,20 @@ class Allowance:
             return True
         self.before = (busy, total)
         return busy - was_busy > BUSY * (total - was_total)
+
+
+class Gate:
+    """An ASGI application around another: requests are let in one after the other, when the allowance allows."""
+
+    def __init__(self, app: Any, share: float):
+        self.app, self.allowance, self.turn = app, Allowance(share), asyncio.Lock()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            async with self.turn:
+                while owed := self.allowance.owed():
+                    await asyncio.sleep(owed)
+        await self.app(scope, receive, send)
 
 
 def _busy_and_all() -> tuple[int, int]:

@@ -1,8 +1,9 @@
 """The routes: a page, its files, and what it asks for. All of them read."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +15,30 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from recombine import __version__
+from recombine.checks import check_choice, check_size
 from recombine.config import SHIPPED
 from recombine.errors import InputError
 from recombine.report import theme
 from recombine.report.series import quantile
-from recombine.serve.allowance import SHARE
+from recombine.serve.allowance import SHARE, Gate
+from recombine.serve.curve import MEASURED, MOST_POINTS
 from recombine.serve.guard import Guard
-from recombine.serve.library import Library, Seen
+from recombine.serve.library import Library
 from recombine.serve.live import Watch, cancelled
 from recombine.serve.process import Busy, ExplorerProcess, Refused
+from recombine.serve.run_files import Seen
+from recombine.serve.verdicts import Verdicts
 
 STATIC = Path(__file__).with_name("static")
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-MOST_CURVES = 2_000
-FEW_POINTS = 60
+MOST_CURVES = 400  # in one answer
+
+
+class Json(JSONResponse):
+    """In ASCII, so that no text of a file, whatever its bytes, makes an answer impossible."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
 
 
 def make_app(root: Path, own: str | None = None, share: float = SHARE) -> Starlette:
@@ -35,24 +46,24 @@ def make_app(root: Path, own: str | None = None, share: float = SHARE) -> Starle
     server = Server(root, own, share)
     return Starlette(
         routes=server.routes(),
-        middleware=[Middleware(Guard)],
+        middleware=[Middleware(Guard), Middleware(Gate, share=share / 2)],
         exception_handlers={
             InputError: _refused,
             Refused: _refused,
             HTTPException: _not_there,
-            Busy: lambda request, error: JSONResponse({"error": "busy; ask again"}, 503),
+            Busy: lambda request, error: Json({"error": "busy; ask again"}, 503),
         },
         lifespan=server.lifespan,
     )
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    return JSONResponse({"error": str(error)}, 400)
+    return Json({"error": str(error)}, 400)
 
 
 async def _not_there(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
-    return JSONResponse({"error": "there is nothing here"}, status)
+    return Json({"error": "there is nothing here"}, status)
 
 
 class Server:
@@ -64,16 +75,20 @@ class Server:
         self.explorer = ExplorerProcess(share)
         self.own = own
         self.files = {path.name: path.read_bytes() for path in STATIC.iterdir() if path.suffix in TYPES}
-        self.verdicts: dict[str, tuple[Any, dict[str, Any]]] = {}
+        self.verdicts = Verdicts(self.library)
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
         await self.watch.look_once()
         watching = asyncio.create_task(self.watch.go_on())
+        self.drawing = asyncio.create_task(
+            asyncio.to_thread(_vega)
+        )  # takes seconds: the first page is about to need it
         try:
             yield
         finally:
             await cancelled(watching)
+            await cancelled(self.drawing)
             await self.explorer.end()
 
     def routes(self) -> list[Route]:
@@ -95,16 +110,15 @@ class Server:
 
     async def file(self, request: Request) -> Response:
         name = request.path_params["name"]
-        if name == "vega.js" and name not in self.files:
-            from recombine.report.document import vega
-
-            self.files[name] = (await asyncio.to_thread(vega)).encode()
+        if name == "vega.js":
+            self.files[name] = await self.drawing
         if name not in self.files:
             raise HTTPException(404)
         return Response(self.files[name], media_type=TYPES[Path(name).suffix])
 
     async def runs(self, request: Request) -> Response:
-        return JSONResponse(
+        await self.watch.look_once()
+        return Json(
             {
                 "version": __version__,
                 "directory": self.library.root.name,
@@ -127,40 +141,32 @@ class Server:
         return StreamingResponse(self.watch.follow(since), media_type="text/event-stream")
 
     async def curves(self, request: Request) -> Response:
-        names = request.query_params.getlist("run")[:MOST_CURVES]
-        found = await asyncio.to_thread(lambda: {name: self.library.curve(name) for name in names})
-        if len(names) > 100:
-            found = {name: _thinned(curve) for name, curve in found.items()}
-        return JSONResponse(found)
+        """Of one quantity, for the runs that are there."""
+        given = request.query_params
+        metric, most = given.get("metric", "ood"), _integer(given.get("points", str(MOST_POINTS)), "points")
+        check_choice("metric", metric, *MEASURED)
+        check_size("points", most, least=2, most=MOST_POINTS)
+        names = [name for name in given.getlist("run")[:MOST_CURVES] if name in self.library.runs]
+        return Json(await asyncio.to_thread(self._curves, names, metric, most))
+
+    def _curves(self, names: list[str], metric: str, most: int) -> dict[str, dict[str, list[Any]]]:
+        found = {}
+        for name in names:
+            with suppress(InputError):  # gone since
+                curve = self.library.curve(name, most)
+                found[name] = {"steps": curve["steps"], "values": curve[metric]}
+        return found
 
     async def difference(self, request: Request) -> Response:
         one, other = (request.query_params.get(name, "") for name in ("one", "other"))
-        return JSONResponse({"fields": self.library.difference(one, other)})
+        return Json({"fields": self.library.difference(one, other)})
 
     async def claims(self, request: Request) -> Response:
-        study = request.query_params.get("study", "")
-        if study not in self.library.studies():
-            raise InputError("study", study, "no such directory of runs here")
-        return JSONResponse(await asyncio.to_thread(self._verdicts, study))
-
-    def _verdicts(self, study: str) -> dict[str, Any]:
-        """The claims as far as a study's runs go; kept until one of them changes."""
-        from recombine.report.collect import collect
-        from recombine.report.verdict import judge
-
-        stamps = [seen.stamp for seen in self.library.runs.values() if seen.shown["study"] == study]
-        if study not in self.verdicts or self.verdicts[study][0] != stamps:
-            try:
-                found = [verdict.as_dict() for verdict in judge(collect([self.library.root / study]))]
-                answer: dict[str, Any] = {"verdicts": found}
-            except (InputError, OSError, ArithmeticError) as error:
-                answer = {"error": str(error)}
-            self.verdicts[study] = (stamps, answer)
-        return self.verdicts[study][1]
+        return Json(await self.verdicts.of(request.query_params.get("study", "")))
 
     async def models(self, request: Request) -> Response:
         """What the explorer can be asked about these runs."""
-        return JSONResponse({"models": await self._ask(request, "describe")})
+        return Json({"models": await self._ask(request, "describe")})
 
     async def explore(self, request: Request) -> Response:
         """One task, and what one or two models make of it."""
@@ -174,7 +180,7 @@ class Server:
             "direction": _integer(given.get("direction", "0"), "direction"),
         }
         latents = [_numbers(given[name], name) if name in given else None for name in ("latent0", "latent1")]
-        return JSONResponse(await self._ask(request, "explore", task=task, latents=latents))
+        return Json(await self._ask(request, "explore", task=task, latents=latents))
 
     async def _ask(self, request: Request, what: str, **more: Any) -> Any:
         runs = [self.library.find(name) for name in request.query_params.getlist("run")[:2]]
@@ -193,6 +199,12 @@ class Server:
         return kind
 
 
+def _vega() -> bytes:
+    from recombine.report.document import vega
+
+    return vega().encode()
+
+
 def _integer(text: str, name: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 12):
         raise InputError(name, text, "a whole number")
@@ -204,10 +216,3 @@ def _numbers(text: str, name: str) -> list[float]:
         return [float(part) for part in text.split(",")]
     except ValueError as error:
         raise InputError(name, text, "numbers, with commas between them") from error
-
-
-def _thinned(curve: dict[str, Any]) -> dict[str, Any]:
-    count = len(curve["steps"])
-    every = -(-count // FEW_POINTS) or 1
-    kept = [i for i in range(count) if i % every == 0 or i == count - 1]
-    return {name: [values[i] for i in kept] for name, values in curve.items()}

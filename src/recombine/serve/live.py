@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import time
+import traceback
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -9,55 +11,86 @@ from contextlib import suppress
 from recombine.serve.library import Library
 
 SECONDS_BETWEEN_LOOKS = 1.0
+PACE = 100.0  # times as long as a look takes, if that is longer: a large directory costs no more than a small one,
+SECONDS_AT_MOST = 10.0  # up to this
 SECONDS_BETWEEN_SIGNS = 15.0  # of life, so that nobody in between hangs up
-MOST_NEWS = 2_000
+MOST_NEWS = 1_000
+MOST_KEPT = 1 << 23  # characters of them
 
 
 class Watch:
-    """Looks at the directory once a second, for all clients together."""
+    """Looks at the directory once a second, for all clients together, while there are any."""
 
     def __init__(self, library: Library):
         self.library = library
-        self.news: deque[tuple[int, str]] = deque(maxlen=MOST_NEWS)
-        self.number = 0
+        self.news: deque[tuple[int, str]] = deque()
+        self.kept = 0
+        self.number = int(time.time())  # above any that an earlier server has given: there is at most one a second
+        self.followers = 0
+        self.cost, self.looked = 0.0, -SECONDS_BETWEEN_LOOKS
+        self.turn = asyncio.Lock()
         self.changed = asyncio.Event()
 
     async def look_once(self) -> None:
-        changed, gone = await asyncio.to_thread(self._refresh)
+        """Unless somebody has just looked."""
+        async with self.turn:
+            pause = min(PACE * self.cost, SECONDS_AT_MOST)
+            if time.monotonic() - self.looked < max(SECONDS_BETWEEN_LOOKS, pause):
+                return
+            told = await asyncio.to_thread(self._look)
+            self.looked = time.monotonic()
+            if told is not None:
+                self._tell(told)
+
+    def _look(self) -> str | None:
+        start = time.thread_time()
+        changed, gone = self.library.refresh()
+        told = None
         if changed or gone:
-            self.number += 1
-            told = {"changed": self.library.table(changed), "gone": gone, "sweeps": self.library.sweeps()}
-            self.news.append((self.number, json.dumps(told, allow_nan=False)))
-            self.changed.set()
-            self.changed = asyncio.Event()
+            news = {"changed": self.library.table(changed), "gone": gone, "sweeps": self.library.sweeps()}
+            told = json.dumps(news, allow_nan=False)
+        self.cost = time.thread_time() - start
+        return told
+
+    def _tell(self, told: str) -> None:
+        self.number += 1
+        self.news.append((self.number, told))
+        self.kept += len(told)
+        while len(self.news) > 1 and (len(self.news) > MOST_NEWS or self.kept > MOST_KEPT):
+            self.kept -= len(self.news.popleft()[1])
+        self.changed.set()
+        self.changed = asyncio.Event()
 
     async def go_on(self) -> None:
         while True:
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
-            await self.look_once()
-
-    def _refresh(self) -> tuple[list[str], list[str]]:
-        try:
-            return self.library.refresh()
-        except OSError:  # something was taken away while we looked: it is seen the next time
-            return [], []
+            if self.followers:
+                try:
+                    await self.look_once()
+                except Exception:  # not to be silent about, nor to be deaf after
+                    traceback.print_exc()
 
     async def follow(self, since: int) -> AsyncIterator[str]:
         """News after number `since`, as server-sent events. Who has missed too much is told to begin again."""
-        if since > self.number or (self.news and since < self.news[0][0] - 1):
-            yield "event: again\ndata: {}\n\n"
-            since = self.number
-        while True:
-            waiting = self.changed
-            for number, told in [entry for entry in self.news if entry[0] > since]:
-                yield f"id: {number}\ndata: {told}\n\n"
-                since = number
-            if self.number > since:
-                continue
-            try:
-                await asyncio.wait_for(waiting.wait(), SECONDS_BETWEEN_SIGNS)
-            except TimeoutError:
-                yield ": still here\n\n"
+        self.followers += 1
+        try:
+            yield ": welcome\n\n"
+            while True:
+                if not self.number - len(self.news) <= since <= self.number:
+                    yield "event: again\ndata: {}\n\n"
+                    since = self.number
+                waiting = self.changed
+                for number, told in [self.news[i] for i in range(since - self.number, 0)]:
+                    yield f"id: {number}\ndata: {told}\n\n"
+                    since = number
+                if self.number > since:
+                    continue
+                try:
+                    await asyncio.wait_for(waiting.wait(), SECONDS_BETWEEN_SIGNS)
+                except TimeoutError:
+                    yield ": still here\n\n"
+        finally:
+            self.followers -= 1
 
 
 async def cancelled(task: asyncio.Task) -> None:

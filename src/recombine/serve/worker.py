@@ -9,6 +9,7 @@ import os
 import queue
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,12 @@ from recombine.experiment.worker import stay_nice
 from recombine.serve.allowance import Allowance
 
 SECONDS_OF_QUIET = 2.0  # after which nobody seems to be moving anything
-NICENESS = 5  # and an allowance, see `recombine.serve.allowance`
 
 
 def main() -> int:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever prints, prints elsewhere
-    os.nice(NICENESS)
-    stay_nice()
+    stay_nice()  # as the server that has started it
     prepare(threads=1)
     from recombine.serve.explorer import Explorer
 
@@ -33,7 +32,8 @@ def main() -> int:
     threading.Thread(target=_receive, args=(questions,), daemon=True).start()
     explorer, recent, allowance = Explorer(), [], Allowance(float(sys.argv[1]))
     while True:
-        allowance.wait()
+        while owed := allowance.owed():
+            time.sleep(owed)
         try:
             line = questions.get(timeout=SECONDS_OF_QUIET if recent else None)
         except queue.Empty:

@@ -67,6 +67,11 @@ const recombine = (() => {
     return [names, ...rows.map((row) => names.map((name) => row[name]))].map((line) => line.map(cell).join(",")).join("\n") + "\n";
   }
 
+  // What draws is large: all else is there before it.
+  const drawing = new Promise((done, failed) => {
+    document.head.append(element("script", { src: "/static/vega.js", onload: done, onerror: () => failed(new Error("the plots cannot be drawn: vega.js did not load")) }));
+  });
+  drawing.catch(() => {}); // whoever draws is told
   const drawn = new Map();
 
   // A plot: drawn anew when its specification or the tone changes, otherwise only its data are.
@@ -87,6 +92,7 @@ const recombine = (() => {
         element("button", { type: "button", text: "CSV", onclick: save("csv"), "aria-label": `Save the data as CSV: ${id}` })));
       known = { key, view: null, rows: [] };
       drawn.set(id, known);
+      await drawing;
       const { view } = await vegaEmbed(chart, { ...spec, datasets: data }, {
         mode: "vega-lite",
         renderer: "svg",
@@ -104,10 +110,17 @@ const recombine = (() => {
     }
     known.rows = Object.values(data).flat();
     place.setAttribute("role", "group");
+    place.dataset.drawn = String(Number(place.dataset.drawn ?? 0) + 1);
   }
 
-  const redraws = new Set();
+  // Words where a plot would be.
+  function unplot(id, text) {
+    drawn.get(id)?.view?.finalize();
+    drawn.delete(id);
+    byId(id).replaceChildren(element("p", { class: "soft", text }));
+  }
+
   const number = (value, digits = 3) => (typeof value === "number" ? value.toFixed(digits).replace("-", "−") : "–");
 
-  return { byId, element, trouble, ask, readAddress, writeAddress, shared, tone, colorOf, plot, redraws, number };
+  return { byId, element, trouble, ask, readAddress, writeAddress, shared, tone, colorOf, plot, unplot, number };
 })();

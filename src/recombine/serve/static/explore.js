@@ -3,7 +3,8 @@
 (() => {
   const { byId, element, ask, plot, number, writeAddress, trouble, tone } = recombine;
   const SVG = "http://www.w3.org/2000/svg";
-  const state = { runs: ["", ""], weights: [], length: null, draw: 0, fresh: null, direction: 0, latents: [null, null] };
+  const MOST_OPTIONS = 200;
+  const state = { runs: ["", ""], weights: [], length: null, draw: 0, teacher: 0, fresh: null, direction: 0, latents: [null, null] };
   let described = null; // of the two runs
   let key = "";
   let answer = null;
@@ -13,12 +14,15 @@
   const styles = () => getComputedStyle(document.documentElement);
   const colors = () => [styles().getPropertyValue("--first").trim(), styles().getPropertyValue("--second").trim()];
   const labels = () => answer.models.map((one, i) => (answer.models.length === 2 && answer.models[0].model === answer.models[1].model ? `${one.model} (${i + 1})` : one.model));
+  const subscript = (i) => [...String(i + 1)].map((digit) => String.fromCodePoint(0x2080 + Number(digit))).join("");
+  const theta = (i) => `θ${subscript(i)}`;
+  const modulesOf = (mask) => [...mask].flatMap((bit, i) => (bit === "1" ? [i] : []));
   const maskOf = (weights) => weights.map((weight) => (weight > 0 ? "1" : "0")).join("");
 
   function save() {
     writeAddress("explore", [
       ...state.runs.map((name, i) => [`run${i}`, name || null]), ["weights", state.weights.join(",") || null],
-      ["length", state.length], ["draw", state.draw || null], ["fresh", state.fresh], ["direction", state.direction || null],
+      ["length", state.length], ["draw", state.draw || null], ["teacher", state.teacher || null], ["fresh", state.fresh], ["direction", state.direction || null],
       ...state.latents.map((latent, i) => [`latent${i}`, latent?.join(",") ?? null]),
     ]);
   }
@@ -44,36 +48,49 @@
     });
   }
 
-  // The modules on a circle; pairs that were trained on or held out are edges.
+  // Whose teacher labels the task: its support is what the graph shows.
+  const teaching = () => described[state.teacher] ?? described[0];
+  const kindOf = (mask) => {
+    const { masks } = teaching();
+    return masks.trained.includes(mask) ? "trained" : masks.held_out.includes(mask) ? "held" : "other";
+  };
+
+  // The modules on a circle. A line joins two that some mask combines; a ring is dashed where a module alone is held out.
+  // The combination that is chosen is drawn over it: a line, or the shape that joins its modules.
   function drawGraph() {
-    const count = described[0].modules;
+    const { modules: count, masks } = teaching();
+    const radius = Math.min(20, 90 * Math.sin(Math.PI / Math.max(3, count)));
     const at = (i) => [135 + 100 * Math.sin((2 * Math.PI * i) / count), 125 - 100 * Math.cos((2 * Math.PI * i) / count)];
-    const svg = document.createElementNS(SVG, "svg");
-    svg.setAttribute("viewBox", "0 0 270 250");
-    svg.setAttribute("role", "group");
-    svg.setAttribute("aria-label", "The modules: choose those that the task uses");
     const set = (tag, attributes) => {
       const made = document.createElementNS(SVG, tag);
       for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
       return made;
     };
+    const svg = set("svg", { viewBox: "0 0 270 250", role: "group", "aria-label": "The modules: choose those that the task uses" });
     const mask = maskOf(state.weights);
-    for (const [kind, masks] of [["trained", described[0].masks.trained], ["held", described[0].masks.held_out]]) {
-      for (const one of masks) {
-        const ends = [...one].flatMap((bit, i) => (bit === "1" ? [i] : []));
-        if (ends.length !== 2) continue;
-        const [[x1, y1], [x2, y2]] = ends.map(at);
-        svg.append(set("line", { class: `${kind}${one === mask ? " chosen" : ""}`, x1, y1, x2, y2 }));
+    const pairs = new Map();
+    const alone = new Map();
+    for (const [kind, some] of [["held", masks.held_out], ["trained", masks.trained]]) { // trained on, if any mask is
+      for (const one of some) {
+        const inside = modulesOf(one);
+        if (inside.length === 1) alone.set(inside[0], kind);
+        inside.forEach((a, i) => inside.slice(i + 1).forEach((b) => pairs.set(`${a} ${b}`, kind)));
       }
     }
+    for (const [pair, kind] of pairs) {
+      const [[x1, y1], [x2, y2]] = pair.split(" ").map((i) => at(Number(i)));
+      svg.append(set("line", { class: kind, x1, y1, x2, y2 }));
+    }
+    const chosenOnes = modulesOf(mask);
+    if (chosenOnes.length > 1) svg.append(set("polygon", { class: `chosen ${kindOf(mask)}`, points: chosenOnes.map((i) => at(i).join(",")).join(" ") }));
     const focused = document.activeElement?.closest?.("#graph g")?.dataset.module;
     for (let i = 0; i < count; i += 1) {
       const [x, y] = at(i);
       const on = state.weights[i] > 0;
-      const node = set("g", { role: "button", tabindex: 0, "aria-pressed": on, "aria-label": `module ${i + 1}`, "data-module": i });
+      const node = set("g", { role: "button", tabindex: 0, "aria-pressed": on, "aria-label": `module ${i + 1}${alone.get(i) === "held" ? ", held out" : ""}`, "data-module": i });
       const text = set("text", { x, y });
-      text.textContent = `θ${String.fromCodePoint(0x2081 + i)}`;
-      node.append(set("circle", { cx: x, cy: y, r: 20 }), text);
+      text.textContent = theta(i);
+      node.append(set("circle", { class: alone.get(i) ?? "", cx: x, cy: y, r: radius }), text);
       const toggle = () => {
         const weights = [...state.weights];
         weights[i] = on ? 0 : 1;
@@ -92,10 +109,10 @@
   }
 
   function slider(label, value, low, high, change) {
-    const shown = element("output", { text: value.toFixed(2) });
+    const shown = element("output", { text: number(value, 2) });
     const range = element("input", { type: "range", min: low, max: high, step: (high - low) / 100, value, "aria-label": label });
     range.addEventListener("input", () => {
-      shown.textContent = Number(range.value).toFixed(2);
+      shown.textContent = number(Number(range.value), 2);
       change(Number(range.value));
     });
     return element("div", { class: "weight" }, element("span", { text: label }), range, shown);
@@ -103,7 +120,7 @@
 
   function drawWeights() {
     byId("weights").replaceChildren(...state.weights.flatMap((weight, i) => (weight > 0
-      ? [slider(`θ${String.fromCodePoint(0x2081 + i)}`, weight, 0.02, 1, (value) => { state.weights[i] = value; update(); })] : [])));
+      ? [slider(theta(i), weight, 0.02, 1, (value) => { state.weights[i] = value; update(); })] : [])));
   }
 
   function setWeights(weights) {
@@ -116,12 +133,23 @@
     update();
   }
 
+  // With one teacher for both models there is one to choose, and fresh ones.
+  function drawTeacher() {
+    const two = described.length === 2 && described[0].teacher !== described[1].teacher;
+    if (!two) state.teacher = 0;
+    byId("teacher-second").hidden = !two;
+    byId("teacher-first").textContent = two ? "the first model's" : "the one it trained on";
+    document.querySelector(`input[name=teacher][value=${state.fresh === null ? ["run", "second"][state.teacher] : "fresh"}]`).checked = true;
+    byId("reteach").hidden = state.fresh === null;
+  }
+
   function drawForm() {
     const [first] = described;
-    const option = (mask, kind) => element("option", { value: mask, text: `${[...mask].flatMap((bit, i) => (bit === "1" ? [`θ${String.fromCodePoint(0x2081 + i)}`] : [])).join(" + ")}: ${kind}` });
-    byId("combination").replaceChildren(element("option", { value: "", text: "another" }),
-      ...first.masks.held_out.map((mask) => option(mask, "held out")), ...first.masks.trained.map((mask) => option(mask, "trained on")));
-    if (state.weights.length !== first.modules) state.weights = [...(first.masks.held_out[0] ?? first.masks.trained[0])].map(Number);
+    const option = (mask) => element("option", { value: mask, text: modulesOf(mask).map(theta).join(" + ") });
+    const group = (label, masks) => (masks.length ? [element("optgroup", { label: masks.length > MOST_OPTIONS ? `${label} (the first ${MOST_OPTIONS} of ${masks.length})` : label }, ...masks.slice(0, MOST_OPTIONS).map(option))] : []);
+    const { masks } = teaching();
+    byId("combination").replaceChildren(element("option", { value: "", text: "another" }), ...group("held out", masks.held_out), ...group("trained on", masks.trained));
+    if (state.weights.length !== first.modules) state.weights = [...(masks.held_out[0] ?? masks.trained[0])].map(Number);
     byId("combination").value = maskOf(state.weights);
     if (byId("combination").selectedIndex < 0) byId("combination").value = "";
     if (!first.lengths.includes(state.length)) state.length = first.trained_length;
@@ -131,8 +159,8 @@
     byId("direction").replaceChildren(element("option", { value: 0, text: "a random one" }),
       ...Array.from({ length: first.input_dim }, (_, i) => element("option", { value: i + 1, text: `input ${i + 1}` })));
     byId("direction").value = state.direction;
-    document.querySelector(`input[name=teacher][value=${state.fresh === null ? "run" : "fresh"}]`).checked = true;
-    byId("reteach").hidden = state.fresh === null;
+    drawTeacher();
+    byId("about").textContent = described.map((one) => `${one.model}: step ${one.step.toLocaleString("en")}, ${one.support}`).join(" · ");
     drawGraph();
     drawWeights();
   }
@@ -146,7 +174,7 @@
     drawForm();
   }
 
-  const KINDS = { trained: ["good", "trained on"], held_out: ["bad", "held out"], other: ["open", "never trained on"], control: ["open", "a fresh teacher"] };
+  const KINDS = { trained: ["good", "trained on"], held_out: ["bad", "held out"], other: ["open", "never trained on"], control: ["open", "a stranger's modules"] };
   const base = { $schema: "https://vega.github.io/schema/vega-lite/v6.json", width: "container", autosize: { type: "fit", contains: "padding" } };
   const modelColor = () => ({ field: "model", type: "nominal", scale: { domain: labels(), range: colors().slice(0, labels().length) }, legend: { title: null } });
 
@@ -182,8 +210,8 @@
   }
 
   function latent() {
-    const rows = answer.latent.map((value, i) => ({ module: `θ${String.fromCodePoint(0x2081 + i)}`, value, model: "truth" }));
-    answer.models.forEach((one, i) => one.decoded?.forEach((value, j) => rows.push({ module: `θ${String.fromCodePoint(0x2081 + j)}`, value, model: labels()[i] })));
+    const rows = answer.latent.map((value, i) => ({ module: theta(i), value, model: "truth" }));
+    answer.models.forEach((one, i) => one.decoded?.forEach((value, j) => rows.push({ module: theta(j), value, model: labels()[i] })));
     const domain = ["truth", ...labels()];
     return plot("latent", {
       ...base, height: 250, data: { name: "bars" }, mark: { type: "bar", cornerRadiusEnd: 2 },
@@ -203,7 +231,7 @@
     return plot("attention", {
       ...base, data: { name: "cells" }, height: 90 + Math.max(8, rows.length) * Math.max(12, Math.min(20, Math.round(260 / (rows.length || 1)))), mark: { type: "rect" },
       encoding: {
-        x: { field: "token", type: "ordinal", title: "token (the last is the one that is read out)", axis: { labelAngle: 0, labelOverlap: true } },
+        x: { field: "token", type: "ordinal", title: "token; the last is read out", axis: { labelAngle: 0, labelOverlap: true } },
         y: { field: "row", type: "nominal", title: null, sort: rows, axis: { labelFontSize: 11, labelLimit: 220 } },
         color: { field: "weight", type: "quantitative", title: null, scale: { scheme: tone() === "dark" ? "viridis" : "blues" }, legend: { gradientLength: 120 } },
         tooltip: [{ field: "row" }, { field: "token" }, { field: "weight", format: ".3f" }],
@@ -212,7 +240,7 @@
   }
 
   function summary() {
-    const badge = (kind) => element("span", { class: `badge ${KINDS[kind][0]}`, text: KINDS[kind][1] });
+    const badge = (kind) => element("span", { class: `badge ${KINDS[kind][0]}`, text: kind === "control" && state.fresh !== null ? "a fresh teacher" : KINDS[kind][1] });
     const kinds = new Set(answer.models.map((one) => one.kind)); // two models may have trained on different supports
     byId("summary").replaceChildren(...(kinds.size === 1 ? [badge(answer.models[0].kind)] : []),
       ...answer.models.map((one, i) => element("span", {}, element("span", { class: `dot ${i ? "second" : "first"}`, "aria-hidden": "true" }),
@@ -231,7 +259,7 @@
       const back = element("button", { type: "button", text: "As inferred", onclick: () => { state.latents[i] = null; update(true); } });
       return [element("section", {}, element("h2", { text: `The latent that ${labels()[i]} inferred` }),
         element("p", { class: "soft", text: "Move it, and the prediction moves: the rest of the model only executes it." }),
-        ...now.map((value, j) => slider(`ẑ${String.fromCodePoint(0x2081 + j)}`, value, -reach, reach, (moved) => {
+        ...now.map((value, j) => slider(`ẑ${subscript(j)}`, value, -reach, reach, (moved) => {
           state.latents[i] = [...(state.latents[i] ?? one.inferred)];
           state.latents[i][j] = Number(moved.toFixed(4));
           update();
@@ -256,7 +284,7 @@
         again = false;
         answer = await ask("/api/explore", [
           ...chosen().map((name) => ["run", name]), ["weights", state.weights.join(",")], ["length", state.length], ["draw", state.draw],
-          ["direction", state.direction], ...(state.fresh === null ? [] : [["fresh", state.fresh]]),
+          ["direction", state.direction], ["teacher_of", state.teacher], ...(state.fresh === null ? [] : [["fresh", state.fresh]]),
           ...state.latents.flatMap((one, i) => (one && state.runs[i] ? [[`latent${i}`, one.join(",")]] : [])),
         ]);
       } while (again);
@@ -284,6 +312,7 @@
       state.weights = numbers(parameters.get("weights")) ?? [];
       state.length = integer(parameters.get("length"));
       state.draw = integer(parameters.get("draw")) ?? 0;
+      state.teacher = integer(parameters.get("teacher")) === 1 ? 1 : 0;
       state.fresh = integer(parameters.get("fresh"));
       state.direction = integer(parameters.get("direction")) ?? 0;
       state.latents = [numbers(parameters.get("latent0")), numbers(parameters.get("latent1"))];
@@ -326,8 +355,9 @@
   byId("direction").addEventListener("change", (event) => { state.direction = Number(event.target.value); update(); });
   document.querySelectorAll("input[name=teacher]").forEach((radio) => radio.addEventListener("change", () => {
     state.fresh = radio.value === "fresh" ? 1 : null;
+    state.teacher = radio.value === "second" ? 1 : 0;
     state.latents = [null, null];
-    byId("reteach").hidden = state.fresh === null;
+    drawForm();
     update();
   }));
   byId("reteach").addEventListener("click", () => {

@@ -31,15 +31,21 @@
     }
   }
 
-  function follow(number) {
-    const source = new EventSource(`/api/events?since=${number}`);
+  // A page that nobody sees does not listen (a browser has few lines to one server), and catches up when it is seen again.
+  let source = null;
+  let number = 0;
+  function follow() {
+    source?.close();
+    if (document.hidden) return;
+    source = new EventSource(`/api/events?since=${number}`);
     source.onopen = () => (byId("live").textContent = "live");
     source.onerror = () => (byId("live").textContent = "not connected; trying again …");
     source.onmessage = (event) => {
       const news = JSON.parse(event.data);
       views.runs.news(news);
       views.explore.news(news);
-      document.documentElement.dataset.news = event.lastEventId;
+      number = event.lastEventId;
+      document.documentElement.dataset.news = number;
     };
     source.addEventListener("again", () => location.reload());
   }
@@ -65,7 +71,9 @@
     const none = new URLSearchParams();
     views.runs.start(view === "runs" ? parameters : none, answer);
     views.explore.start(view === "explore" ? parameters : none, answer);
-    follow(answer.number);
+    number = answer.number;
+    follow();
+    document.addEventListener("visibilitychange", follow);
     return show();
   }).catch((error) => {
     trouble(error.message);

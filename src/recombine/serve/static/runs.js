@@ -1,12 +1,13 @@
 "use strict";
 // The table of runs, their curves, and what is known of studies and sweeps.
 (() => {
-  const { byId, element, ask, shared, colorOf, plot, number, writeAddress, trouble } = recombine;
+  const { byId, element, ask, shared, colorOf, plot, unplot, number, writeAddress, trouble } = recombine;
   const runs = new Map();
   const rows = new Map();
   const state = { filter: "", sort: "name", down: false, picked: new Set(), metric: "ood", means: true, study: "" };
   let sweeps = [];
 
+  const naming = new Intl.Collator("en", { numeric: true });
   const words = (run) => [run.name, run.model, run.support, run.state].join(" ").toLowerCase();
   const shown = (run) => state.filter.toLowerCase().split(/\s+/).every((word) => words(run).includes(word));
 
@@ -18,14 +19,7 @@
     ];
   }
 
-  function draw(run, fresh) {
-    let row = rows.get(run.name);
-    if (!row) {
-      const box = element("input", { type: "checkbox", "aria-label": `select ${run.name}`, onchange: () => pick(run.name, box.checked) });
-      row = element("tr", {}, element("td", {}, box), element("th", { scope: "row", text: run.name, title: run.name }));
-      for (let i = 0; i < 8; i += 1) row.append(element("td"));
-      rows.set(run.name, row);
-    }
+  function fill(row, run) {
     row.firstChild.firstChild.checked = state.picked.has(run.name);
     cells(run).forEach(([text, kind], i) => {
       const cell = row.children[i + 2];
@@ -36,39 +30,60 @@
         cell.title = run.error ?? "";
       }
     });
-    row.hidden = !shown(run);
-    if (fresh) {
-      row.classList.add("fresh");
-      setTimeout(() => row.classList.remove("fresh"), 800);
-    }
+    return row;
   }
 
-  function order() {
-    const value = (run) => run[state.sort] ?? null;
-    const sorted = [...runs.values()].sort((a, b) => {
-      const [x, y] = [value(a), value(b)];
-      if (x === null || y === null) return (x === null) - (y === null);
-      const way = typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y), "en", { numeric: true });
-      return state.down ? -way : way;
-    });
-    byId("table").tBodies[0].replaceChildren(...sorted.map((run) => rows.get(run.name)));
+  function rowOf(run) {
+    let row = rows.get(run.name);
+    if (row) return row;
+    const box = element("input", { type: "checkbox", "aria-label": `select ${run.name}`, onchange: () => pick(run.name, box.checked) });
+    row = element("tr", {}, element("td", {}, box), element("th", { scope: "row", text: run.name, title: run.name }));
+    for (let i = 0; i < 8; i += 1) row.append(element("td"));
+    rows.set(run.name, row);
+    return fill(row, run);
+  }
+
+  function compare(a, b) {
+    const [x, y] = [a[state.sort] ?? null, b[state.sort] ?? null];
+    if (x === null || y === null) return (x === null) - (y === null);
+    const way = typeof x === "number" && typeof y === "number" ? x - y : naming.compare(String(x), String(y));
+    return state.down ? -way : way;
+  }
+
+  // The rows that the filter lets through, in order: the first of them, and more as somebody scrolls down.
+  const MANY = 120;
+  let most = MANY;
+  function arrange() {
+    const visible = [...runs.values()].filter(shown).sort(compare);
+    const now = visible.slice(0, most).map(rowOf);
+    const body = byId("table").tBodies[0];
+    if (body.rows.length !== now.length || now.some((row, i) => body.rows[i] !== row)) body.replaceChildren(...now);
+    byId("table").setAttribute("aria-rowcount", visible.length + 1);
     document.querySelectorAll("#table thead button").forEach((button) => {
       const way = button.dataset.sort === state.sort ? (state.down ? "descending" : "ascending") : "none";
       button.closest("th").setAttribute("aria-sort", way);
     });
+    byId("count").textContent = `${visible.length.toLocaleString("en")} of ${runs.size.toLocaleString("en")} runs, ${state.picked.size.toLocaleString("en")} selected`;
   }
 
-  function count() {
-    const visible = [...runs.values()].filter(shown).length;
-    byId("count").textContent = `${visible.toLocaleString("en")} of ${runs.size.toLocaleString("en")} runs, ${state.picked.size} selected`;
+  function arrangeAnew() {
+    most = MANY;
+    byId("table").parentElement.scrollTop = 0;
+    arrange();
+  }
+
+  function refill() {
+    for (const [name, row] of rows) fill(row, runs.get(name));
   }
 
   function save() {
-    const picked = [...state.picked].slice(0, 60);
+    const visible = [...runs.values()].filter(shown);
+    const all = state.picked.size > 60 && visible.length === state.picked.size && visible.every((run) => state.picked.has(run.name));
     writeAddress("runs", [
       ["q", state.filter || null], ["sort", state.sort === "name" ? null : state.sort], ["down", state.down ? "1" : null],
       ["metric", state.metric === "ood" ? null : state.metric], ["each", state.means ? null : "1"],
-      ["study", state.study || null], ...picked.map((name) => ["run", name]),
+      ["study", state.study || null], ["all", all ? "1" : null],
+      ...(all ? [] : [...state.picked].map((name) => ["run", name])),
     ]);
   }
 
@@ -80,7 +95,7 @@
 
   let pending = null;
   function changed() {
-    count();
+    arrange();
     save();
     clearTimeout(pending);
     pending = setTimeout(() => Promise.all([curves(), difference()]).catch((error) => trouble(error.message)), 120);
@@ -98,49 +113,93 @@
     return [center - half, center + half];
   }
 
-  const curveSpec = (models, metric) => ({
+  const narrow = () => byId("curves").clientWidth < 480;
+  // Few enough points for a pointer to find the nearest one.
+  const FEW = 4000;
+  const near = { name: "near", select: { type: "point", on: "pointermove", nearest: true, clear: "pointerout", fields: ["line", "step"] } };
+  // From a little below all but the lowest values: a run's first are far from where it gets to.
+  function lowest(points) {
+    const sorted = points.map((point) => point.mean).sort((a, b) => a - b);
+    return Math.max(-1, Math.min(0.9, Math.floor(10 * (sorted[Math.floor(sorted.length / 20)] ?? 0) - 0.5) / 10));
+  }
+
+  const curveSpec = (models, metric, intervals, few, low) => ({
     $schema: "https://vega.github.io/schema/vega-lite/v6.json",
     width: "container", height: 300, autosize: { type: "fit", contains: "padding" },
     encoding: {
       x: { field: "step", type: "quantitative", title: "step", axis: { format: "~s", tickCount: 6 } },
-      color: { field: "model", type: "nominal", scale: { domain: models, range: models.map(colorOf) }, legend: { title: null, symbolType: "stroke", symbolOpacity: 1 } },
+      color: { field: "model", type: "nominal", scale: { domain: models, range: models.map(colorOf) }, legend: { title: null, symbolType: "stroke", symbolOpacity: 1, columns: narrow() ? 1 : null } },
       detail: { field: "line" },
     },
     layer: [
-      { data: { name: "points" }, mark: { type: "area", opacity: 0.18, clip: true }, encoding: { y: { field: "from", type: "quantitative" }, y2: { field: "to" } } },
-      { data: { name: "points" }, mark: { type: "line", strokeWidth: 2, clip: true },
-        encoding: { strokeDash: { field: "support", type: "nominal", legend: { title: null } }, y: { field: "mean", type: "quantitative", title: metric === "loss" ? "loss" : "R²",
-          scale: metric === "loss" ? { type: "log" } : { domainMin: { expr: "max(-1, extent(pluck(data('points'), 'mean'))[0] - 0.05)" }, domainMax: 1, clamp: true } } } },
-      { data: { name: "points" }, params: [{ name: "near", select: { type: "point", on: "pointermove", nearest: true, clear: "pointerout", fields: ["line", "step"] } }],
-        mark: { type: "point", filled: true, size: 60 },
+      ...(intervals ? [{ data: { name: "points" }, mark: { type: "area", opacity: 0.18, clip: true }, encoding: { y: { field: "from", type: "quantitative" }, y2: { field: "to" } } }] : []),
+      { data: { name: "points" }, mark: { type: "line", strokeWidth: few ? 2 : 1, opacity: few ? 1 : 0.5, clip: true, tooltip: few ? null : { content: "encoding" } },
+        encoding: { ...(few ? {} : { tooltip: [{ field: "line", title: "runs" }] }), strokeDash: { field: "support", type: "nominal", legend: { title: null, columns: narrow() ? 1 : null } }, y: { field: "mean", type: "quantitative", title: metric === "loss" ? "loss" : "R²",
+          scale: metric === "loss" ? { type: "log" } : { domain: [low, 1], nice: false } } } },
+      ...(few ? [{ data: { name: "points" }, params: [near], mark: { type: "point", filled: true, size: 60 },
         encoding: { y: { field: "mean", type: "quantitative" }, opacity: { condition: { param: "near", empty: false, value: 1 }, value: 0 },
-          tooltip: [{ field: "line", title: "runs" }, { field: "step", format: "," }, { field: "mean", format: ".4f" }, { field: "seeds", title: "seeds" }] } },
+          tooltip: [{ field: "line", title: "runs" }, { field: "step", format: "," }, { field: "mean", format: ".4f" }, { field: "seeds", title: "seeds" }] } }] : []),
     ],
   });
 
+  const known = new Map(); // curves by run, until it has measured more
+
+  async function fetchCurves(names, isWanted) {
+    const points = names.length <= 64 ? 300 : names.length <= 300 || state.means ? 64 : 20;
+    const { metric } = state;
+    const stamp = (name) => JSON.stringify([runs.get(name)?.measured, metric, points]);
+    const wanted = names.filter((name) => known.get(name)?.stamp !== stamp(name));
+    const many = wanted.length > 100;
+    while (wanted.length && isWanted()) { // an address can only be so long
+      if (many) byId("reading").textContent = `reading: ${wanted.length.toLocaleString("en")} to go`;
+      const some = wanted.splice(0, 1);
+      for (let length = 0; wanted.length && some.length < 100 && length < 8000; length += 5 + encodeURIComponent(some.at(-1)).length) some.push(wanted.shift());
+      const stamps = new Map(some.map((name) => [name, stamp(name)]));
+      const found = await ask("/api/curves", [["metric", metric], ["points", points], ...some.map((name) => ["run", name])]);
+      for (const [name, curve] of Object.entries(found)) known.set(name, { ...curve, stamp: stamps.get(name) });
+    }
+    byId("reading").textContent = "";
+  }
+
+  let turn = 0;
   async function curves() {
+    turn += 1;
+    const mine = turn;
+    const { metric, means } = state;
     const names = [...state.picked].filter((name) => runs.has(name));
-    const found = names.length ? await ask("/api/curves", names.map((name) => ["run", name])) : {};
+    await fetchCurves(names, () => turn === mine);
+    if (turn !== mine) return; // something else is wanted by now
     const lines = new Map();
     for (const name of names) {
       const run = runs.get(name);
-      const line = state.means ? `${run.study === "." ? "" : `${run.study}: `}${run.model} on ${run.support}` : name;
-      const curve = found[name];
+      const curve = known.get(name);
+      if (!run || !curve) continue;
+      const line = means ? `${run.study === "." ? "" : `${run.study}: `}${run.model} on ${run.support}` : name;
+      if (!lines.has(line)) lines.set(line, { line, model: run.model, support: run.support, ends: [], steps: new Map() });
+      const { ends, steps } = lines.get(line);
+      let end = -1;
       curve.steps.forEach((step, i) => {
-        const value = curve[state.metric][i];
-        if (value === null || (state.metric === "loss" && value <= 0)) return;
-        const key = JSON.stringify([line, step]);
-        if (!lines.has(key)) lines.set(key, { line, step, model: run.model, support: run.support, values: [] });
-        lines.get(key).values.push(value);
+        const value = curve.values[i];
+        if (value === null || (metric === "loss" && value <= 0)) return;
+        if (!steps.has(step)) steps.set(step, []);
+        steps.get(step).push(value);
+        end = step;
       });
+      ends.push(end);
     }
-    const points = [...lines.values()].map(({ values, ...rest }) => {
-      const [low, high] = interval(values);
-      const center = mean(values);
-      return { ...rest, mean: center, low, high, seeds: values.length, from: low ?? center, to: high ?? center };
-    });
+    const points = [];
+    for (const { line, model, support, ends, steps } of lines.values()) {
+      for (const [step, values] of [...steps].sort(([a], [b]) => a - b)) {
+        // Of runs that have come further more rows were left out: a mean is of all that have come this far.
+        if (values.length < ends.filter((end) => end >= step).length) continue;
+        const [low, high] = interval(values);
+        const center = mean(values);
+        points.push({ line, step, model, support, mean: center, low, high, seeds: values.length, from: low ?? center, to: high ?? center });
+      }
+    }
     const models = [...new Set(points.map((point) => point.model))].sort();
-    await plot("curves", curveSpec(models, state.metric), { points });
+    if (!points.length) return unplot("curves", names.length ? "Nothing was measured yet." : "Select runs to see their curves.");
+    await plot("curves", curveSpec(models, metric, points.some((point) => point.low !== null), points.length <= FEW, lowest(points)), { points });
   }
 
   async function difference() {
@@ -162,21 +221,30 @@
 
   const BADGES = { holds: ["good", "✓"], "does not hold": ["bad", "✗"] };
 
+  let judging = null; // when to ask again
   async function claims() {
+    clearTimeout(judging);
+    judging = null;
     const place = byId("claims");
     if (!state.study) {
       place.replaceChildren(element("p", { class: "soft", text: "No study yet." }));
       return;
     }
     const answer = await ask("/api/claims", [["study", state.study]]);
+    if (answer.again) laterClaims(1000 * answer.again);
+    const left = answer.left_out?.length ? [element("p", { class: "soft", text: `without what cannot be read: ${answer.left_out.join(", ")}` })] : [];
     if (answer.error) {
-      place.replaceChildren(element("p", { class: "soft", text: answer.error }));
+      place.replaceChildren(element("p", { class: "soft", text: answer.error }), ...left);
       return;
     }
     place.replaceChildren(element("ul", {}, ...answer.verdicts.map((verdict) => {
       const [kind, sign] = BADGES[verdict.state] ?? ["open", "?"];
       return element("li", { title: verdict.note ?? "" }, element("span", { class: `badge ${kind}`, text: `${sign} ${verdict.state}` }), ` ${verdict.number}. ${verdict.claim ?? verdict.sentence ?? ""}`);
-    })));
+    })), ...left);
+  }
+
+  function laterClaims(milliseconds) {
+    judging ??= setTimeout(() => claims().catch((error) => trouble(error.message)), milliseconds);
   }
 
   function studies() {
@@ -212,14 +280,12 @@
       state.metric = parameters.get("metric") ?? "ood";
       state.means = !parameters.has("each");
       state.study = parameters.get("study") ?? "";
-      state.picked = new Set(parameters.getAll("run").filter((name) => runs.has(name)));
+      state.picked = new Set(parameters.has("all") ? [...runs.values()].filter(shown).map((run) => run.name) : parameters.getAll("run").filter((name) => runs.has(name)));
       if (!state.picked.size) for (const run of [...runs.values()].filter((one) => one.study === [...runs.values()][0].study).slice(0, 24)) state.picked.add(run.name);
       byId("filter").value = state.filter;
       byId("metric").value = state.metric;
       byId("means").checked = state.means;
-      for (const run of runs.values()) draw(run, false);
-      order();
-      count();
+      arrange();
       studies();
       drawSweeps();
     },
@@ -230,44 +296,54 @@
         runs.delete(name);
         rows.get(name)?.remove();
         rows.delete(name);
+        known.delete(name);
         state.picked.delete(name);
       }
-      const fresh = some.some((run) => !runs.has(run.name));
+      const measured = some.some((run) => state.picked.has(run.name) && runs.get(run.name)?.measured !== run.measured);
       for (const run of some) {
         runs.set(run.name, run);
-        draw(run, true);
+        const row = rows.get(run.name);
+        if (!row) continue;
+        fill(row, run);
+        if (some.length > 50) continue;
+        row.classList.add("fresh"); // for a moment
+        setTimeout(() => row.classList.remove("fresh"), 800);
       }
-      if (fresh || some.some((run) => state.sort !== "name" && run[state.sort] !== null)) order();
+      arrange();
       sweeps = now;
       drawSweeps();
       studies();
-      count();
       if (byId("runs").hidden) return;
-      if (some.some((run) => state.picked.has(run.name)) || gone.length) changed();
-      if (some.some((run) => run.study === state.study)) claims().catch((error) => trouble(error.message));
+      if (measured || gone.length) changed();
+      if (gone.length || some.some((run) => run.study === state.study)) laterClaims(2000);
     },
   };
 
   byId("filter").addEventListener("input", (event) => {
     state.filter = event.target.value;
-    for (const run of runs.values()) rows.get(run.name).hidden = !shown(run);
-    count();
+    arrangeAnew();
     save();
   });
   document.querySelectorAll("#table thead button").forEach((button) => button.addEventListener("click", () => {
     state.down = state.sort === button.dataset.sort ? !state.down : ["ood", "in_dist", "step"].includes(button.dataset.sort);
     state.sort = button.dataset.sort;
-    order();
+    arrangeAnew();
     save();
   }));
+  byId("table").parentElement.addEventListener("scroll", ({ target }) => {
+    if (target.scrollHeight - target.scrollTop - target.clientHeight > 600 || rows.size === 0) return;
+    if (byId("table").tBodies[0].rows.length < most) return;
+    most += MANY;
+    arrange();
+  }, { passive: true });
   byId("pick-all").addEventListener("click", () => {
     for (const run of runs.values()) if (shown(run)) state.picked.add(run.name);
-    for (const run of runs.values()) draw(run, false);
+    refill();
     changed();
   });
   byId("pick-none").addEventListener("click", () => {
     state.picked.clear();
-    for (const run of runs.values()) draw(run, false);
+    refill();
     changed();
   });
   byId("metric").addEventListener("change", (event) => { state.metric = event.target.value; changed(); });

@@ -1,0 +1,76 @@
+"""The verdicts on a study so far: judged anew when its runs change, but not all the time."""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from recombine.errors import InputError
+from recombine.serve.library import Library
+from recombine.serve.run_files import Seen
+
+LARGEST = 1 << 26  # bytes of metrics: judging needs them all at once, and many times that of memory
+PACE = 100.0  # times as long as judging took, until it is done again
+
+
+class Judged(NamedTuple):
+    """What was answered, about which state of the runs, and when it may be worked out anew."""
+
+    stamps: list[Any]
+    answer: dict[str, Any]
+    until: float
+
+
+class Verdicts:
+    """`await verdicts.of(study)`: from memory, unless there is something new and it is time for it."""
+
+    def __init__(self, library: Library):
+        self.library = library
+        self.kept: dict[str, Judged] = {}
+        self.turn = asyncio.Lock()
+
+    async def of(self, study: str) -> dict[str, Any]:
+        """`again` tells in how many seconds there will be something newer than this."""
+        if study not in self.library.studies():
+            raise InputError("study", study, "no such directory of runs here")
+        async with self.turn:
+            runs = [seen for seen in self.library.runs.values() if seen.shown["study"] == study]
+            stamps = [seen.stamp for seen in runs]
+            known = self.kept.get(study)
+            if known is None or (known.stamps != stamps and time.monotonic() >= known.until):
+                answer, seconds = await asyncio.to_thread(_timed, runs)
+                known = self.kept[study] = Judged(stamps, answer, time.monotonic() + PACE * seconds)
+        if known.stamps == stamps:
+            return known.answer
+        return known.answer | {"again": round(max(1.0, known.until - time.monotonic()), 1)}
+
+
+def _timed(runs: list[Seen]) -> tuple[dict[str, Any], float]:
+    start = time.thread_time()
+    return _judge(runs), time.thread_time() - start
+
+
+def _judge(runs: list[Seen]) -> dict[str, Any]:
+    from recombine.report.collect import collect
+    from recombine.report.verdict import judge
+
+    size = sum(seen.metrics[1] for seen in runs)
+    if size > LARGEST:
+        return {"error": f"{size >> 20} MB of metrics are too many to judge here: recombine report does"}
+    good = [seen.path for seen in runs if _is_readable(seen.path)]
+    left_out = sorted(seen.name for seen in runs if seen.path not in good)
+    try:
+        return {"verdicts": [verdict.as_dict() for verdict in judge(collect(good))], "left_out": left_out}
+    except (InputError, OSError, ArithmeticError) as error:
+        return {"error": str(error), "left_out": left_out}
+
+
+def _is_readable(path: Path) -> bool:
+    """A run that is broken must not keep the others from being judged."""
+    from recombine.report.collect import read_run
+
+    try:
+        read_run(path)
+    except Exception:  # anything can stand in a file
+        return False
+    return True
