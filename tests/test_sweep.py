@@ -105,6 +105,8 @@ def test_tables_queries_and_the_page(swept: tuple[Path, list[str]], capsys: pyte
     query = 'SELECT "model.embed_dim" AS width, count(*) AS runs FROM runs GROUP BY width ORDER BY width'
     assert main(["sweep", "results", str(out), "--sql", query, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == [{"width": 8, "runs": 2}, {"width": 16, "runs": 2}]
+    assert main(["sweep", "results", str(out), "--sql", f"SELECT name, '{'x' * 200}' AS long FROM runs LIMIT 1"]) == 0
+    assert f"{'x' * 200}" in capsys.readouterr().out, "a row is a line, however long"
     assert main(["sweep", "results", str(out), "--sql", "SELECT nonsense FROM runs"]) == 2
     assert "nonsense" in capsys.readouterr().err
 

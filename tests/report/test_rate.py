@@ -1,6 +1,9 @@
 """Rates of the last minute, without the compiling before the first step; and the display of many jobs."""
 
+from io import StringIO
+
 import pytest
+from rich.console import Console
 
 from recombine.report import jobs
 from recombine.report.jobs import JobsDisplay
@@ -60,3 +63,20 @@ def test_failures_and_the_best_so_far(capsys: pytest.CaptureFixture[str], monkey
         display.update("d", "failed", {"error": "no space left"})
     assert "d: failed: no space left" in capsys.readouterr().err
     assert display._overall() == "3 of 4 jobs done, 0 running, 0 waiting · 1 failed · best R² ood 0.700 (b)"
+
+
+def test_on_a_narrow_terminal_nothing_is_cut() -> None:
+    """Names that differ at their end, and may have brackets in them."""
+    names = [f"hypertransformer-embed_dim=64,num_layers=2,latent_dim=12[bold]-seed{i}" for i in range(2)]
+    display = JobsDisplay(dict.fromkeys(names, 10), workers=2)
+    display.console = Console(file=StringIO(), force_terminal=True, width=60, height=40, color_system=None)
+    with display:
+        for name in names:
+            display.update(name, "started", {})
+            display.update(name, "progress", {"step": 5, "loss": 0.125, "row": {"in_dist": {"r2": 0.75}}})
+        assert display.bar
+        display.bar.refresh()
+    shown = "".join(display.console.file.getvalue().split())  # a name is folded, not cut
+    assert all(name in shown for name in names)
+    assert shown.count("loss0.1250·R²in_dist0.750") >= 2
+    assert "…" not in shown

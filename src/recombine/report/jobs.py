@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.table import Column
 
 from recombine.report.rate import Rate, duration
 
@@ -33,8 +34,10 @@ class JobsDisplay:
 
     def __enter__(self) -> Self:
         if self.console.is_terminal:
-            columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[detail]}"))
-            self.bar = Progress(*columns, console=self.console)
+            # A job's name over what there is to say of it: side by side, they would be cut on most terminals.
+            words = Column(ratio=1, overflow="fold")
+            text = TextColumn("{task.description}\n  {task.fields[detail]}", markup=False, table_column=words)
+            self.bar = Progress(BarColumn(bar_width=12), text, console=self.console, expand=True)
             self.bar.start()
             self.bars[""] = self.bar.add_task("all", total=max(1, len(self.totals)), detail="")
         return self

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from recombine.report.sweep_results import SCORES, Mean, Ranked, SweepResults
 
+WIDEST = 10_000  # of a table that no terminal has to show
 WORDS = {
     "select_ood": "ood, selecting",
     "select_in_dist": "in_dist, selecting",
@@ -55,13 +56,16 @@ def print_results(results: SweepResults, top: int) -> None:
 
 
 def print_rows(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """The answer to a query."""
+    """The answer to a query: in a file or a pipe a line for each row, on a terminal folded, and never cut."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for name in names:
-        table.add_column(Text(name))
+        table.add_column(Text(name), overflow="fold")
     for row in rows:
         table.add_row(*(Text(f"{value:.4g}" if isinstance(value, float) else str(value)) for value in row))
-    Console(highlight=False).print(table)
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = WIDEST
+    console.print(table)
 
 
 def varied(results: SweepResults) -> list[str]:
@@ -81,7 +85,7 @@ def _print_ranked(
     table.add_column("winner" if names else "")
     for name in scores:
         table.add_column(WORDS[name], justify="right")
-    table.add_column("configuration")
+    table.add_column("configuration", overflow="fold", min_width=len("configuration"))
     for i, one in enumerate(ranked):
         cells = [interval(one.scores[name]).replace(" ", "\n", 1) if name in one.scores else "–" for name in scores]
         values = [f"{field.rpartition('.')[2]}={value_text(one.point[field])}" for field in fields]
