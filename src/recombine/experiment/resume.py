@@ -1,4 +1,4 @@
-"""Where a run goes on: at its newest checkpoint that is good, if nothing else has changed since."""
+"""Where a run goes on: at its newest good checkpoint, if nothing else has changed since."""
 
 import json
 from collections.abc import Callable
