@@ -38,7 +38,7 @@ def tree(room: Path = ROOT / "src" / "recombine", indent: int = 2) -> list[str]:
 def test_the_tree() -> None:
     printed = next(block for block in blocks("") if block.startswith("src/recombine/")).splitlines()
     expected = tree()
-    assert sorted(printed[1:-3]) == sorted(expected)
+    assert sorted(line for line in printed if line.startswith("  ")) == sorted(expected)
     assert max(map(len, printed)) <= 120
 
 
