@@ -19,8 +19,10 @@ $(READY): pyproject.toml constraints.txt
 reproduce: $(READY)
 	$(BIN)/recombine reproduce
 
+# One worker more than there are cores: some tests wait for other processes.
 test: $(READY)
-	$(BIN)/python -m pytest -n auto -m 'not slow'
+	$(BIN)/python -m pytest -m 'not slow' -n $$($(BIN)/python -c \
+		'from recombine.experiment.machine import available_cores; print(available_cores() + 1)')
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -n auto -m slow
