@@ -87,7 +87,7 @@ class Browser:
         self.resize(width, height)
         self.problems, self.requests = [], []
         self.call("Page.navigate", url=page if isinstance(page, str) else page.resolve().as_uri())
-        self.wait_for(f"document.documentElement.dataset.ready === '{ready}'", patience)
+        self.wait_for(f"document.documentElement?.dataset.ready === '{ready}'", patience)
 
     def resize(self, width: int, height: int = 900) -> None:
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}

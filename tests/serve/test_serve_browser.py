@@ -2,10 +2,13 @@
 
 import json
 import shutil
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
+import tomli_w
 
 from recombine.cli.serve import demo_directory
 from tests.report.browser import CHROMIUM, Browser
@@ -25,9 +28,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(demo_directory(), place / "demo")
     evil = place / f"evil {EVIL.replace('/', '_')}"
     shutil.copytree(demo_directory() / "transformer-connected+-seed0", evil)
-    config = (evil / "config.toml").read_text()
-    masks = "{name = " + json.dumps(EVIL) + ', masks = ["110000", "011111"], held_out = ["101000"]}'
-    (evil / "config.toml").write_text(config.replace('support = "connected+"', f"support = {masks}"))
+    config = tomllib.loads((evil / "config.toml").read_text())
+    config["task"]["support"] = {"name": EVIL, "masks": ["110000", "011111"], "held_out": ["101000"]}
+    (evil / "config.toml").write_text(tomli_w.dumps(config))
     rows = [json.loads(line) for line in (evil / "metrics.jsonl").read_text().splitlines()]
     rows[-1] |= {EVIL: EVIL, "probe": {EVIL: [1]}}
     (evil / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -86,6 +89,8 @@ def test_runs(browser: Browser, server: Address) -> None:
     browser.wait_for("document.querySelector('#difference table')?.textContent.includes('model.kind')")
     browser.wait_for("document.querySelectorAll('#curves svg path').length > 2")
     browser.wait_for("document.querySelectorAll('#claims li').length === 7")
+    heights = "[...document.querySelectorAll('#curves .mark-line path')].map((path) => path.getBBox().height)"
+    assert min(browser.evaluate(heights)) > 50, "pixels: the curves rise"
     link = browser.evaluate("location.hash")
     browser.open(f"{server.url}/{link}", ready="runs", patience=LOADING)
     assert browser.evaluate("document.querySelectorAll('#table input:checked').length") == 2, "a link restores the view"
@@ -154,6 +159,27 @@ def test_explore(browser: Browser, server: Address, width: int, scheme: str) -> 
     svg, csv = sorted(browser.evaluate(saved))  # "<" comes before "t"
     assert svg.startswith("<svg")
     assert csv.splitlines()[0] == "truth,predicted,model,at"
+    assert_clean(browser, server)
+
+
+def test_masks_of_any_number_of_modules(browser: Browser, server: Address, place: Path) -> None:
+    """The hostile run's support: a pair and five at once trained on, a pair held out."""
+    (name,) = [path.name for path in place.iterdir() if path.name.startswith("evil")]
+    link = urlencode({"run0": name, "weights": "0,1,1,1,1,1"})
+    browser.open(f"{server.url}/#explore&{link}", ready="explore", patience=LOADING)
+    shape = "document.querySelector('#graph polygon')"
+    summary = "document.getElementById('summary').textContent"
+    assert browser.evaluate(summary).startswith("trained on")
+    assert browser.evaluate(f"{shape}.points.numberOfItems") == 5
+    assert browser.evaluate(f"{shape}.classList.contains('trained')")
+    assert browser.evaluate("document.querySelectorAll('#graph line.trained').length") == 11
+    assert browser.evaluate("document.querySelectorAll('#graph line.held').length") == 1
+    for module in (1, 3, 4, 5):
+        browser.evaluate(press(module))
+    browser.evaluate(press(0))
+    browser.wait_for(f"{summary}.includes('held out')", LOADING)
+    assert browser.evaluate(f"{shape}.classList.contains('held')"), "θ₁ and θ₃"
+    assert browser.evaluate("document.getElementById('combination').selectedOptions[0].textContent") == "θ₁ + θ₃"
     assert_clean(browser, server)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 SHARE = 0.015  # of one core, in the long run: for the explorer, and half as much for the rest
-BURST = 30.0  # seconds of a core that are saved up while nobody asks: to load two models, and to play with them
+BURST = 6.0  # seconds of a core that are saved up while nobody asks: a hundred answers of two models
 BUSY = 0.9  # of all cores together
 SHORTEST = 0.01
 LONGEST = 10.0  # seconds, until it looks again whether the machine is busy
@@ -17,14 +17,15 @@ class Allowance:
     """`owed` between two pieces of work: seconds to wait, and then to ask again; 0 unless the machine is busy and the
     allowance is used up."""
 
-    def __init__(self, share: float = SHARE) -> None:
-        self.share, self.left = share, BURST
+    def __init__(self, share: float = SHARE, burst: float = BURST) -> None:
+        self.share, self.left, self.burst = share, burst, burst
         self.clock, self.used = time.monotonic(), time.process_time()
         self.before = _busy_and_all()
 
     def owed(self) -> float:
         clock, used = time.monotonic(), time.process_time()
-        self.left = min(BURST, self.left + self.share * (clock - self.clock)) - (used - self.used)
+        self.left = min(self.burst, self.left + self.share * (clock - self.clock)) - (used - self.used)
+        self.left = max(self.left, -LONGEST * self.share)  # loading a model is not held against it for minutes
         self.clock, self.used = clock, used
         return min(LONGEST, max(SHORTEST, -self.left / self.share)) if self.left < 0 and self._is_busy() else 0.0
 
@@ -41,14 +42,29 @@ class Gate:
     """An ASGI application around another: requests are let in one after the other, when the allowance allows."""
 
     def __init__(self, app: Any, share: float):
-        self.app, self.allowance, self.turn = app, Allowance(share), asyncio.Lock()
+        self.app, self.allowance, self.turn = app, Allowance(share, BURST / 3), asyncio.Lock()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
-            async with self.turn:
-                while owed := self.allowance.owed():
-                    await asyncio.sleep(owed)
+            gone = asyncio.create_task(_gone(receive))
+            try:
+                async with self.turn:
+                    while not gone.done() and (owed := self.allowance.owed()):
+                        await _rest(gone, owed)
+                if gone.done():  # nobody has to wait for those who no longer do
+                    return
+            finally:
+                gone.cancel()
         await self.app(scope, receive, send)
+
+
+async def _gone(receive: Any) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _rest(gone: asyncio.Task[None], seconds: float) -> None:
+    await asyncio.wait([gone], timeout=seconds)
 
 
 def _busy_and_all() -> tuple[int, int]:

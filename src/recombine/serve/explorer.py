@@ -28,7 +28,7 @@ from recombine.task.teacher import Teacher
 from recombine.train.step import config_teacher
 
 PROBE_EPISODES = 2_000
-MOST_LOADED = 8
+MOST_LOADED = 32
 MOST_RUNS = 2
 
 

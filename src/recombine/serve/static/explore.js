@@ -34,7 +34,7 @@
     if (!names.includes(state.runs[0])) {
       // A pair of the paper's two models that differ in nothing else.
       const done = able.filter((run) => run.state === "done");
-      const mates = (one) => done.filter((run) => run.model === "hypertransformer" && run.support === one.support && run.seed === one.seed && sizes(run.name) === sizes(one.name) && run.study === one.study);
+      const mates = (one) => done.filter((run) => run !== one && run.model === "hypertransformer" && run.support === one.support && run.seed === one.seed && sizes(run.name) === sizes(one.name) && run.study === one.study);
       const first = done.filter((run) => run.model === "transformer").sort((a, b) => (b.support === "connected+") - (a.support === "connected+") || b.step - a.step).find((run) => mates(run).length) ?? done[0] ?? able[0];
       state.runs = [first?.name ?? "", (first && mates(first)[0]?.name) ?? ""];
     }
@@ -216,7 +216,7 @@
     return plot("latent", {
       ...base, height: 250, data: { name: "bars" }, mark: { type: "bar", cornerRadiusEnd: 2 },
       encoding: {
-        x: { field: "module", type: "nominal", title: null, axis: { labelAngle: 0 } }, xOffset: { field: "model", sort: domain },
+        x: { field: "module", type: "nominal", sort: null, title: null, axis: { labelAngle: 0 } }, xOffset: { field: "model", sort: domain },
         y: { field: "value", type: "quantitative", title: "latent" },
         color: { field: "model", type: "nominal", scale: { domain, range: [styles().getPropertyValue("--soft").trim(), ...colors()] }, legend: { title: null } },
         tooltip: [{ field: "model" }, { field: "module" }, { field: "value", format: ".3f" }],

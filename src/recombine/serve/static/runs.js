@@ -51,7 +51,7 @@
   }
 
   // The rows that the filter lets through, in order: the first of them, and more as somebody scrolls down.
-  const MANY = 120;
+  const MANY = 60;
   let most = MANY;
   function arrange() {
     const visible = [...runs.values()].filter(shown).sort(compare);
@@ -113,7 +113,7 @@
     return [center - half, center + half];
   }
 
-  const narrow = () => byId("curves").clientWidth < 480;
+  const oneColumn = () => (byId("curves").clientWidth < 480 ? { columns: 1 } : {});
   // Few enough points for a pointer to find the nearest one.
   const FEW = 4000;
   const near = { name: "near", select: { type: "point", on: "pointermove", nearest: true, clear: "pointerout", fields: ["line", "step"] } };
@@ -128,14 +128,14 @@
     width: "container", height: 300, autosize: { type: "fit", contains: "padding" },
     encoding: {
       x: { field: "step", type: "quantitative", title: "step", axis: { format: "~s", tickCount: 6 } },
-      color: { field: "model", type: "nominal", scale: { domain: models, range: models.map(colorOf) }, legend: { title: null, symbolType: "stroke", symbolOpacity: 1, columns: narrow() ? 1 : null } },
+      color: { field: "model", type: "nominal", scale: { domain: models, range: models.map(colorOf) }, legend: { title: null, symbolType: "stroke", symbolOpacity: 1, ...oneColumn() } },
       detail: { field: "line" },
     },
     layer: [
       ...(intervals ? [{ data: { name: "points" }, mark: { type: "area", opacity: 0.18, clip: true }, encoding: { y: { field: "from", type: "quantitative" }, y2: { field: "to" } } }] : []),
       { data: { name: "points" }, mark: { type: "line", strokeWidth: few ? 2 : 1, opacity: few ? 1 : 0.5, clip: true, tooltip: few ? null : { content: "encoding" } },
-        encoding: { ...(few ? {} : { tooltip: [{ field: "line", title: "runs" }] }), strokeDash: { field: "support", type: "nominal", legend: { title: null, columns: narrow() ? 1 : null } }, y: { field: "mean", type: "quantitative", title: metric === "loss" ? "loss" : "R²",
-          scale: metric === "loss" ? { type: "log" } : { domain: [low, 1], nice: false } } } },
+        encoding: { ...(few ? {} : { tooltip: [{ field: "line", title: "runs" }] }), strokeDash: { field: "support", type: "nominal", legend: { title: null, ...oneColumn() } }, y: { field: "mean", type: "quantitative", title: metric === "loss" ? "loss" : "R²",
+          scale: metric === "loss" ? { type: "log" } : { domain: [low, 1], nice: false, clamp: true } } } },
       ...(few ? [{ data: { name: "points" }, params: [near], mark: { type: "point", filled: true, size: 60 },
         encoding: { y: { field: "mean", type: "quantitative" }, opacity: { condition: { param: "near", empty: false, value: 1 }, value: 0 },
           tooltip: [{ field: "line", title: "runs" }, { field: "step", format: "," }, { field: "mean", format: ".4f" }, { field: "seeds", title: "seeds" }] } }] : []),
