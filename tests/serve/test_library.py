@@ -1,5 +1,6 @@
 """What the server knows of a directory that grows, shrinks, and holds what is broken."""
 
+import errno
 import json
 import os
 import shutil
@@ -10,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from recombine.config import Config
 from recombine.errors import InputError
+from recombine.experiment.trained import run_config
+from recombine.serve import run_files
 from recombine.serve.curve import Curve
 from recombine.serve.library import Library
 from tests.reliability.small_run import finish, small_config
@@ -106,9 +110,9 @@ def test_a_curve_read_in_parts_is_the_curve(tmp_path: Path, rows: int) -> None:
 
 def test_a_curve_of_another_file(tmp_path: Path) -> None:
     path, curve = tmp_path / "metrics.jsonl", Curve(tmp_path / "metrics.jsonl")
-    for steps in ([0, 1, 2], [5, 6], [5, 6, 7], []):
+    for steps in ([0, 1, 2], [5, 6, 7], [5, 6], [5, 6, 7], []):
         new = tmp_path / "new"
-        new.write_text("".join(row(step) for step in steps))
+        new.write_text("".join(row(step, loss=1.0) for step in steps))
         new.replace(path)
         curve.read_on()
         assert curve.columns()["steps"] == steps
@@ -171,6 +175,21 @@ def test_whatever_is_in_a_file_the_others_are_shown(finished: Path, tmp_path: Pa
     assert shown["good"]["state"] == "done"
     if file == "metrics.jsonl":
         assert shown["link"]["measured"] is None, "a link is not followed"
+
+
+def test_a_run_that_the_disk_does_not_give(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in "ab":
+        shutil.copytree(finished, tmp_path / name)
+
+    def read(path: Path) -> Config:
+        if path.name == "a":
+            raise OSError(errno.EIO, "Input/output error")
+        return run_config(path)
+
+    monkeypatch.setattr(run_files, "run_config", read)
+    library = Library(tmp_path)
+    library.refresh()
+    assert [run["state"] for run in library.table()] == ["unreadable", "done"]
 
 
 def test_a_name_of_any_bytes(finished: Path, tmp_path: Path) -> None:

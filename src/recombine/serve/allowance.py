@@ -48,7 +48,7 @@ class Gate:
         if scope["type"] == "http":
             gone = asyncio.create_task(_gone(receive))
             try:
-                async with self.turn:
+                async with self.turn:  # one waits for the allowance, all others for that one
                     while not gone.done() and (owed := self.allowance.owed()):
                         await _rest(gone, owed)
                 if gone.done():  # nobody has to wait for those who no longer do
