@@ -84,7 +84,8 @@ def test_a_batch_that_cannot_be_shared() -> None:
         own.make_stepper(own.Job(**job))
 
 
-@pytest.mark.parametrize("name", ["fast_sharded", pytest.param("fast_pair", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["fast_sharded", "fast_pair"])
 def test_ours_in_processes_of_their_own(name: str) -> None:
     """As the benchmark starts them, with the threads and devices that they are given there."""
     result = race([enter(name, SMOKE, threads=2)], steps=2, repeats=1)[name]
