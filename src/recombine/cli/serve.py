@@ -41,6 +41,9 @@ class Serve:
             raise InputError("directory", str(directory), f"there is no such directory{hint}")
         check_size("port", self.port, least=0, most=65_535)
         check_number("share", self.share, above=0.0, most=1.0)
+        from recombine.experiment.machine import prepare
+
+        prepare(1)  # before a model of one's own starts JAX
         if self.model:
             from recombine.model.own import import_model
 
@@ -51,11 +54,8 @@ class Serve:
             from recombine.serve.app import make_app
         except ImportError as error:
             raise InputError("serve", error.name, "is not installed: pip install 'recombine[serve]'") from error
-        from recombine.experiment.machine import prepare
-
         with suppress(OSError):
             os.nice(NICENESS)
-        prepare(1)
         with _bound(self.port) as listening:
             address = f"http://localhost:{listening.getsockname()[1]}"
             print_line(address)

@@ -20,7 +20,7 @@ class Allowance:
     def __init__(self, share: float = SHARE, burst: float = BURST) -> None:
         self.share, self.left, self.burst = share, burst, burst
         self.clock, self.used = time.monotonic(), time.process_time()
-        self.before = _busy_and_all()
+        self.before, self.busy = _busy_and_all(), False
 
     def owed(self) -> float:
         clock, used = time.monotonic(), time.process_time()
@@ -30,12 +30,11 @@ class Allowance:
         return min(LONGEST, max(SHORTEST, -self.left / self.share)) if self.left < 0 and self._is_busy() else 0.0
 
     def _is_busy(self) -> bool:
-        """Since the last time it was asked, this process aside."""
+        """Since the last time it was asked; or, where that is too short a while to tell, as it was then."""
         (busy, total), (was_busy, was_total) = _busy_and_all(), self.before
-        if total - was_total < 0.2 * os.sysconf("SC_CLK_TCK"):  # too short a while to tell
-            return True
-        self.before = (busy, total)
-        return busy - was_busy > BUSY * (total - was_total)
+        if total - was_total >= 0.2 * os.sysconf("SC_CLK_TCK"):
+            self.before, self.busy = (busy, total), busy - was_busy > BUSY * (total - was_total)
+        return self.busy
 
 
 class Gate:

@@ -104,7 +104,7 @@ class Library:
 
     def studies(self) -> list[str]:
         """The directories that hold runs side by side, as `reproduce` leaves them."""
-        return sorted({seen.shown["study"] for name, seen in self.runs.items() if name != "."})
+        return sorted({seen.shown["study"] for seen in self.runs.values()})
 
 
 @dataclass

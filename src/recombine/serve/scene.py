@@ -11,6 +11,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from recombine.checks import check_number, check_seed
@@ -66,8 +67,8 @@ class Task:
     @property
     def latent(self) -> Float[Array, "M"]:
         """As Algorithm 1 makes it from a point of the simplex: half-way to the mask's corner."""
-        weights, mask = jnp.asarray(self.weights, jnp.float32), jnp.asarray(self.mask, jnp.float32)
-        return 0.5 * (weights / weights.sum() + mask)
+        weights = np.asarray(self.weights, np.float64)  # so small a weight may be the only one
+        return jnp.asarray(0.5 * (weights / weights.sum() + np.asarray(self.mask)), jnp.float32)
 
 
 class Scene(NamedTuple):

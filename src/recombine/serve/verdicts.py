@@ -61,8 +61,10 @@ def _judge(runs: list[Seen]) -> dict[str, Any]:
     left_out = sorted(seen.name for seen in runs if seen.path not in good)
     try:
         return {"verdicts": [verdict.as_dict() for verdict in judge(collect(good))], "left_out": left_out}
-    except (InputError, OSError, ArithmeticError) as error:
+    except InputError as error:
         return {"error": str(error), "left_out": left_out}
+    except Exception as error:  # rows of metrics that are JSON, and not what a run writes
+        return {"error": f"{type(error).__name__}: {error}", "left_out": left_out}
 
 
 def _is_readable(path: Path) -> bool:

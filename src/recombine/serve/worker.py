@@ -44,32 +44,36 @@ def main() -> int:
             return 0
         question = json.loads(line)
         recent = [Path(path) for path in question["paths"]]
-        answer = _answer(explorer, question)
-        answers.write(json.dumps(answer, allow_nan=False) + "\n")
+        answers.write(_answer(explorer, question) + "\n")
         answers.flush()
 
 
-def _answer(explorer: Any, question: dict[str, Any]) -> dict[str, Any]:
+def _answer(explorer: Any, question: dict[str, Any]) -> str:
+    """A line of JSON. Whatever goes wrong is told to who asked: the models that are loaded are everybody's."""
+    try:
+        return json.dumps({"answer": _asked(explorer, question)}, allow_nan=False)
+    except InputError as error:
+        return json.dumps({"error": str(error)})
+    except Exception as error:
+        return json.dumps({"error": f"{type(error).__name__}: {error}"})
+
+
+def _asked(explorer: Any, question: dict[str, Any]) -> Any:
     from recombine.model.own import import_model
     from recombine.serve.scene import Task
 
     paths = [Path(path) for path in question["paths"]]
-    try:
-        for own in question.get("own", ()):
-            import_model(own)
-        if question["ask"] == "describe":
-            return {"answer": [explorer.describe(path) for path in paths]}
-        return {"answer": explorer.explore(paths, Task(**question["task"]), question["latents"])}
-    except InputError as error:
-        return {"error": str(error)}
-    except (OSError, ArithmeticError, MemoryError) as error:
-        return {"error": f"{type(error).__name__}: {error}"}
+    for own in question.get("own", ()):
+        import_model(own)
+    if question["ask"] == "describe":
+        return [explorer.describe(path) for path in paths]
+    return explorer.explore(paths, Task(**question["task"]), question["latents"])
 
 
 def _warm(explorer: Any, paths: list[Path]) -> bool:
     try:
         return explorer.warm(paths)
-    except (InputError, OSError, ArithmeticError, MemoryError):
+    except Exception:  # a model of one's own may take no other length; who asks for it is told why
         return False
 
 

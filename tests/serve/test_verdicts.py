@@ -1,0 +1,39 @@
+"""Verdicts while runs go on, whatever stands in their files."""
+
+import asyncio
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from recombine.serve.library import Library
+from recombine.serve.verdicts import Verdicts
+from tests.reliability.small_run import finish, small_config
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "one"
+    finish(path, small_config())
+    return path
+
+
+def verdicts(root: Path) -> dict:
+    library = Library(root)
+    library.refresh()
+    (study,) = library.studies()
+    return asyncio.run(Verdicts(library).of(study))
+
+
+def test_a_run_s_own_directory_is_a_study(run: Path) -> None:
+    assert len(verdicts(run)["verdicts"]) == len(verdicts(run.parent)["verdicts"]) == 7
+
+
+@pytest.mark.parametrize("hostile", [{"ood": {"r2": "high"}}, {"ood": [1]}, {"probe": {"ood": "x"}}, {"in_dist": 3}])
+def test_rows_that_no_run_writes(run: Path, tmp_path: Path, hostile: dict) -> None:
+    shutil.copytree(run, tmp_path / "bad")
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    lines[-1] = json.dumps(json.loads(lines[-1]) | hostile)
+    (tmp_path / "bad" / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    assert {"verdicts", "error"} & set(verdicts(tmp_path)), "an answer, not an exception"
