@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recombine.errors import InputError
-from recombine.experiment.rundir import METRICS, STATUS
+from recombine.experiment.rundir import STATUS, last_row
 from recombine.experiment.sweep import read_list, read_selection
 from recombine.files import NotAFile, read_file
 from recombine.report.series import quantile
@@ -111,17 +111,8 @@ def _row(out: Path, line: dict[str, Any]) -> tuple[Any, ...]:
         state, step = str(status["state"]), int(status["step"])
     except (NotAFile, ValueError, KeyError, TypeError):
         return (*head, "waiting", 0, None, None, None, None)
-    row = _last_row(path / METRICS)
+    row = last_row(path)
     return (*head, state, step, None, None, *((row.get(split) or {}).get("r2") for split in ("ood", "in_dist")))
-
-
-def _last_row(path: Path) -> dict[str, Any]:
-    try:
-        lines = read_file(path).splitlines()
-        row = json.loads(lines[-1]) if lines else {}
-    except (NotAFile, ValueError):
-        return {}
-    return row if isinstance(row, dict) else {}
 
 
 def _comparable(values: Sequence[Any]) -> list[Any]:
