@@ -5,7 +5,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from recombine.report.numbers import REFERENCE_NAMES, SIGNS, fixed, number, short
-from recombine.report.series import finite, interval, lookup, models, supports
+from recombine.report.series import interval, model_scores, models, reference_scores, supports
 
 if TYPE_CHECKING:
     from recombine.report.collect import RunRecord, Study
@@ -50,24 +50,18 @@ def score_tables(study: "Study") -> Iterator[tuple[str, str]]:
     """For each support: R² of the models and of the references at the last snapshot, over seeds."""
     for support in supports(study):
         runs = [run for run in study.runs if run.support == support and run.rows]
-        rows = [(f"**{plain(model)}**", *scores(runs, model), steps(runs, model)) for model in models(study)]
-        rows += [(words, *reference_scores(runs, name), "") for name, words in REFERENCE_NAMES.items()]
+        rows = [
+            (f"**{plain(model)}**", *_cells(model_scores(runs, model, SPLITS)), steps(runs, model))
+            for model in models(study)
+        ]
+        rows += [(words, *_cells(reference_scores(runs, name, SPLITS)), "") for name, words in REFERENCE_NAMES.items()]
         known = [row for row in rows if set(row[1:-1]) != {"–"}]
         if known:
             yield support, table(("R²", *SPLITS.values(), "steps × seeds"), known)
 
 
-def scores(runs: Sequence["RunRecord"], model: str) -> list[str]:
-    last = [run.rows[-1] for run in runs if run.model == model and run.rows]
-    columns = [[finite(lookup(row, split, "r2")) for row in last] for split in SPLITS]
-    return [with_interval([value for value in column if value is not None]) for column in columns]
-
-
-def reference_scores(runs: Sequence["RunRecord"], name: str) -> list[str]:
-    """The models of one seed share their references, which count once."""
-    by_seed = {run.seed: run.references for run in reversed(runs) if run.references}
-    columns = [[finite(lookup(known, name, split, "r2")) for known in by_seed.values()] for split in SPLITS]
-    return [with_interval([value for value in column if value is not None]) for column in columns]
+def _cells(columns: Iterable[Sequence[float]]) -> list[str]:
+    return [with_interval(column) for column in columns]
 
 
 def steps(runs: Sequence["RunRecord"], model: str) -> str:

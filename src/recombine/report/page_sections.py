@@ -12,7 +12,7 @@ from recombine.report.numbers import REFERENCE_NAMES, SIGNS, fixed, number, shor
 from recombine.report.page_data import EXPLORE, SPLITS
 from recombine.report.panel import Panel
 from recombine.report.panels import FIGURES, panels
-from recombine.report.series import finite, interval, lookup, models, supports
+from recombine.report.series import interval, lookup, model_scores, models, reference_scores, supports
 
 if TYPE_CHECKING:
     from recombine.report.collect import RunRecord, Study
@@ -140,9 +140,14 @@ def score_section(study: "Study") -> str:
     parts = []
     for support in supports(study):
         runs = [run for run in study.runs if run.support == support]
-        rows = [(f"<b>{escape(model)}</b>", *_model_scores(runs, model)) for model in models(study)]
+        rows = [
+            (f"<b>{escape(model)}</b>", *map(with_interval, model_scores(runs, model, ORDER)))
+            for model in models(study)
+        ]
         rows = [row for row in rows if set(row[1:]) != {"–"}]
-        rows += [(words, *_reference_scores(runs, name)) for name, words in REFERENCE_NAMES.items()]
+        rows += [
+            (words, *map(with_interval, reference_scores(runs, name, ORDER))) for name, words in REFERENCE_NAMES.items()
+        ]
         rows = [row for row in rows if set(row[1:]) != {"–"}]
         if rows:
             head = ("R²", "in distribution", "held-out masks", "control", "fresh modules")
@@ -151,24 +156,6 @@ def score_section(study: "Study") -> str:
 
 
 ORDER = ("in_dist", "ood", "control", "control_modules")
-
-
-def _model_scores(runs: Sequence["RunRecord"], model: str) -> list[str]:
-    last = [run.rows[-1] for run in runs if run.model == model and run.rows]
-    columns = [[finite(lookup(row, split, "r2")) for row in last] for split in ORDER]
-    return [with_interval([value for value in column if value is not None]) for column in columns]
-
-
-def _reference_scores(runs: Sequence["RunRecord"], name: str) -> list[str]:
-    cells = []
-    for split in ORDER:
-        by_seed: dict[int, float] = {}
-        for run in runs:
-            value = finite(lookup(run.references, name, split, "r2"))
-            if value is not None:
-                by_seed.setdefault(run.seed, value)
-        cells.append(with_interval(list(by_seed.values())))
-    return cells
 
 
 def run_section(study: "Study", directory: Path) -> str:

@@ -68,6 +68,22 @@ def references(study: "Study", *keys: str) -> list[Series]:
     ]
 
 
+def model_scores(runs: Iterable["RunRecord"], model: str, splits: Iterable[str]) -> list[list[float]]:
+    """For each split: the R² at the last snapshot of each of the model's runs that has it."""
+    rows = [run.rows[-1] for run in runs if run.model == model and run.rows]
+    return [[r2 for row in rows if (r2 := finite(lookup(row, split, "r2"))) is not None] for split in splits]
+
+
+def reference_scores(runs: Iterable["RunRecord"], name: str, splits: Iterable[str]) -> list[list[float]]:
+    """For each split: a reference's R², once for each seed, whose models share it."""
+    by_seed: dict[int, Any] = {}
+    for run in runs:
+        if run.references:
+            by_seed.setdefault(run.seed, run.references)
+    known = by_seed.values()
+    return [[r2 for one in known if (r2 := finite(lookup(one, name, split, "r2"))) is not None] for split in splits]
+
+
 def drawable(study: "Study") -> "Study":
     """The study with names that a chart can show: line separators and the like stop Vega's expressions."""
 
