@@ -18,9 +18,10 @@ cache = Path(__file__).parents[1] / ".pytest_cache" / "compiled"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
-# Quickly compiled rather than quickly run: at the tests' sizes that halves their time. It changes last bits, so what
-# is about bits alone (the kills) runs as its users do.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+# Quickly compiled rather than quickly run: at the tests' sizes that takes a third of the time. It changes last bits, so
+# what is about bits alone (the kills) runs as its users do.
+QUICKLY = ("backend_optimization_level=0", "cpu_use_fusion_emitters=false", "cpu_parallel_codegen_split_count=1")
+os.environ.setdefault("XLA_FLAGS", " ".join(f"--xla_{flag}" for flag in QUICKLY))
 
 # Compiling takes its time on a busy machine; no test is about how long it takes. And the same examples every time.
 settings.register_profile("recombine", deadline=None, derandomize=True)
