@@ -2,11 +2,14 @@
 
 import asyncio
 import os
+from pathlib import Path
 
 import pytest
 
+from recombine.cli.serve import Serve
 from recombine.serve import allowance
-from recombine.serve.allowance import BURST, Allowance, Gate
+from recombine.serve.allowance import BURST, FORGIVEN, SHARE, Allowance, Gate
+from recombine.serve.app import Server
 
 
 class Machine:
@@ -51,6 +54,46 @@ def test_a_burst_is_not_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
     assert machine.slept == 0
 
 
+@pytest.mark.parametrize("each", [1.0, 5.0])
+def test_long_answers_are_paid_for(monkeypatch: pytest.MonkeyPatch, each: float) -> None:
+    machine = Machine(monkeypatch, busy=1.0)
+    storm(machine, share=0.015, answers=100, each=each)
+    assert machine.used - BURST <= 0.016 * machine.clock
+
+
+def test_what_is_done_once_is_forgiven_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch, busy=1.0)
+    limited = Allowance(0.015)
+    for _ in range(int(FORGIVEN / 4)):
+        machine.work(4.0)
+        limited.forgive(4.0)
+        assert limited.owed() == 0
+    for _ in range(20):
+        machine.work(4.0)
+        limited.forgive(4.0)
+        while owed := limited.owed():
+            machine.sleep(owed)
+    assert machine.used - FORGIVEN - BURST <= 0.016 * machine.clock
+
+
+def test_what_others_use_is_not_held_against_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watch and the verdicts keep a pace of their own: they do not keep requests from being answered."""
+    machine = Machine(monkeypatch, busy=1.0)
+    server = Server(Path())
+    for _ in range(1_000):
+        machine.work(0.02)
+        server.watch.spent += 0.01
+        server.verdicts.spent += 0.01
+        machine.sleep(1.0)
+        assert server.allowance.owed() == 0
+    machine.work(3.0)
+    assert server.allowance.owed() > 0, "its own it is"
+
+
+def test_the_share_of_the_command() -> None:
+    assert Serve().share == SHARE
+
+
 @pytest.mark.parametrize("each", [0.02, 0.066, 0.3])
 def test_an_idle_machine(monkeypatch: pytest.MonkeyPatch, each: float) -> None:
     """Also where answers come faster than the system counts its ticks."""
@@ -63,10 +106,14 @@ def test_requests_pass_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many come at once: who stays is answered, within the share; who has gone is passed over."""
     machine = Machine(monkeypatch, busy=1.0)
 
+    resting: list[int] = [0]
+
     async def rest(gone: asyncio.Task, seconds: float) -> None:
+        resting.append(resting[-1] + 1)
         until = machine.clock + seconds
         await asyncio.sleep(0)  # others may come to rest meanwhile: the time passes for all of them
         machine.clock = max(machine.clock, until)
+        resting.append(resting[-1] - 1)
 
     async def answer(scope: dict, receive: object, send: object) -> None:
         machine.work(0.1)
@@ -83,7 +130,7 @@ def test_requests_pass_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Allowance, "owed", lambda self: asked.append(1) or owed(self))
 
     async def storm() -> None:
-        gate = Gate(answer, share=0.015)
+        gate = Gate(answer, Allowance(0.015))
         gone = [gate({"type": "http"}, leaves, None) for _ in range(500)]
         await asyncio.gather(*[gate({"type": "http"}, stays, None) for _ in range(500)], *gone)
 
@@ -91,4 +138,5 @@ def test_requests_pass_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(storm())
     assert machine.used == pytest.approx(50)
     assert len(asked) < 2_000, "waiting costs next to nothing, however many wait"
+    assert max(resting) == 1, "one waits for the allowance, all others for that one"
     assert machine.used - BURST <= 0.016 * machine.clock

@@ -100,6 +100,18 @@ def test_a_checkpoint_that_is_new_answers_once_it_was_described(runs: list[Path]
     assert explorer.explore([tmp_path / "run"], task, [])["models"][0]["y"] != before
 
 
+@pytest.mark.parametrize("linked", ["checkpoints", "inside"])
+def test_checkpoints_elsewhere_are_not_read(runs: list[Path], tmp_path: Path, linked: str) -> None:
+    elsewhere, run = tmp_path / "elsewhere", tmp_path / "run"
+    (elsewhere / "step-000000012").mkdir(parents=True)
+    shutil.copytree(runs[0], run)
+    link = run / "checkpoints" / "step-000000012" if linked == "inside" else run / "checkpoints"
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(elsewhere / "step-000000012" if linked == "inside" else elsewhere)
+    with pytest.raises(InputError, match="symbolic link"):
+        Explorer().describe(run)
+
+
 def test_a_fresh_teacher_and_other_draws(explorer: Explorer, runs: list[Path]) -> None:
     def labels(**more) -> list[float]:
         return explorer.explore([runs[0]], Task(WEIGHTS, 8, **more), [])["truth"]["y"]
@@ -125,13 +137,24 @@ def test_a_line_along_an_input(explorer: Explorer, runs: list[Path]) -> None:
     np.testing.assert_allclose(answer["slice"]["context"], scene.context_x[:, 1], atol=1e-5)
 
 
+def test_what_is_met_for_the_first_time(explorer: Explorer, runs: list[Path]) -> None:
+    """It has to be loaded or compiled, and is met once."""
+    explorer.explore([runs[0]], Task(WEIGHTS, 8), [])
+    before = explorer.firsts
+    explorer.explore([runs[0]], Task(WEIGHTS, 8, draw=3), [])
+    explorer.describe(runs[0])
+    assert explorer.firsts == before
+    explorer.explore([runs[0]], Task(WEIGHTS, 2), [])
+    assert explorer.firsts == before + 1
+
+
 @pytest.mark.slow
 def test_warming_up_ends(explorer: Explorer, runs: list[Path]) -> None:
     rounds = 0
     while explorer.warm(runs):
         rounds += 1
     assert rounds <= 2 * len(context_lengths(16))
-    assert {n for path, _, n in explorer.compiled if path == runs[0]} == set(context_lengths(16))
+    assert explorer.compiled[runs[0]] == set(context_lengths(16))
 
 
 @pytest.mark.parametrize(

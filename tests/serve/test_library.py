@@ -13,6 +13,7 @@ import pytest
 
 from recombine.config import Config
 from recombine.errors import InputError
+from recombine.experiment.sweep import SELECTION, SELECTION_FORMAT
 from recombine.experiment.trained import run_config
 from recombine.serve import run_files
 from recombine.serve.curve import Curve
@@ -209,15 +210,31 @@ def test_difference(tmp_path: Path) -> None:
 
 
 def test_sweeps(tmp_path: Path, finished: Path) -> None:
-    shutil.copytree(finished, tmp_path / "sweep" / "done")
+    """The best so far is the best configuration by the mean of what a sweep selects by, not the best single run."""
+    chosen = {"a-seed0": 0.5, "a-seed1": 0.7, "b-seed0": 0.9, "b-seed1": 0.1, "c-seed0": 0.95}
+    for name, r2 in chosen.items():
+        shutil.copytree(finished, tmp_path / "sweep" / name)
+        found = {"format": SELECTION_FORMAT, "step": 12, "select": {"in_dist": {"r2": 1.0}, "ood": {"r2": r2}}}
+        (tmp_path / "sweep" / name / SELECTION).write_text(json.dumps(found | {"report": {"ood": {"r2": 1 - r2}}}))
     lines = [
-        {"name": name, "configuration": name, "seed": 0, "point": {}, "num_steps": 12} for name in ("done", "later")
+        {"name": name, "configuration": name[0], "seed": int(name[-1]), "point": {}, "num_steps": 12}
+        for name in [*chosen, "c-seed1"]
     ]
     (tmp_path / "sweep" / "sweep.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     library = Library(tmp_path)
     library.refresh()
     (sweep,) = library.sweeps()
-    assert (sweep["name"], sweep["runs"], sweep["states"]) == ("sweep", 2, {"done": 1, "waiting": 1})
-    assert sweep["best"][1] == "done"
+    assert (sweep["name"], sweep["runs"], sweep["states"]) == ("sweep", 6, {"done": 5, "waiting": 1})
+    assert sweep["best"] == (pytest.approx(0.6), "a"), "c is not done"
     (tmp_path / "sweep" / "sweep.jsonl").write_text("{")
     assert "error" in library.sweeps()[0]
+
+
+def test_seeds_of_one_configuration(tmp_path: Path) -> None:
+    finish(tmp_path / "a")
+    finish(tmp_path / "b", small_config(seed=1))
+    finish(tmp_path / "c", small_config(seed=1, model={"causal": True}))
+    library = Library(tmp_path)
+    library.refresh()
+    one, same, other = (run["configuration"] for run in library.table())
+    assert one == same != other

@@ -191,19 +191,36 @@ def test_what_is_kept_for_them_is_bounded(tmp_path: Path, monkeypatch: pytest.Mo
     asyncio.run(scenario())
 
 
-def test_nobody_watches(tmp_path: Path) -> None:
-    """Then nobody looks, until somebody asks."""
+def test_nobody_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then nobody looks; while somebody does, it is looked again and again."""
+    monkeypatch.setattr(live, "SECONDS_BETWEEN_LOOKS", 0.001)
+    monkeypatch.setattr(live, "PACE", 0.0)
 
     async def scenario() -> None:
         watch = Watch(Directory(tmp_path))
         watching = asyncio.create_task(watch.go_on())
         before = watch.number
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.2)
         assert watch.number == before
+        async with aclosing(watch.follow(before)) as news:
+            for _ in range(3):
+                await anext(news)
+        assert watch.number >= before + 2
+        await asyncio.sleep(0.2)  # for a look that was under way
+        after = watch.number
+        await asyncio.sleep(0.2)
+        assert watch.number == after
+        await live.cancelled(watching)
+
+    asyncio.run(scenario())
+
+
+def test_somebody_has_just_looked(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        watch = Watch(Directory(tmp_path))
+        before = watch.number
+        await watch.look_once()
         await watch.look_once()
         assert watch.number == before + 1
-        await watch.look_once()
-        assert watch.number == before + 1, "somebody has just looked"
-        await live.cancelled(watching)
 
     asyncio.run(scenario())

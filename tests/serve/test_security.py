@@ -1,6 +1,7 @@
 """No byte from outside the runs that were found, nothing for a foreign page, nothing that changes anything."""
 
 import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -79,6 +80,19 @@ def test_nothing_from_outside(server: Address, place: Path) -> None:
             assert SECRET not in answer.body, path
             assert answer.status in (200, 400, 404, 414), path
     assert asked > 500
+
+
+def test_nothing_from_outside_in_the_news(server: Address, place: Path) -> None:
+    """The one route that never ends: what it says first."""
+    for payload in traversals(place):
+        for name in ("since", "run", "study"):
+            path = f"/api/events?{name}={payload}".replace(" ", "%20")
+            request = f"GET {path} HTTP/1.1\r\nHost: localhost:{server.port}\r\n\r\n".encode()
+            with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
+                connection.sendall(request)
+                said = connection.recv(1 << 16)
+            assert said.startswith(b"HTTP/1.1 400" if name == "since" else (b"HTTP/1.1 200", b"HTTP/1.1 400")), path
+            assert SECRET not in said
 
 
 def test_symlinks_are_not_followed(server: Address) -> None:

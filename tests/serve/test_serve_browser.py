@@ -80,7 +80,10 @@ def test_runs(browser: Browser, server: Address) -> None:
     browser.evaluate(put("#filter", "disconnected hyper"))
     assert browser.evaluate(f"{rows}.length") == 1
     browser.evaluate(put("#filter", ""))
+    focused = "select demo/transformer-disconnected-seed0"
+    browser.evaluate(f"document.querySelector('input[aria-label=\"{focused}\"]').focus()")
     click(browser, "[data-sort=ood]")
+    assert browser.evaluate("document.activeElement.ariaLabel") == focused, "the rows move, and it with its own"
     shown = browser.evaluate(f"{rows}.map((row) => Number(row.lastChild.textContent))")
     assert shown == sorted(shown, reverse=True)
     click(browser, "#pick-none")
@@ -112,6 +115,33 @@ def test_a_run_that_appears_changes_and_goes(browser: Browser, server: Address, 
     assert_clean(browser, server)
 
 
+def test_a_link_in_a_page_that_is_open(browser: Browser, server: Address, place: Path) -> None:
+    """It is followed, and not overwritten by what was there; and who explores a run that goes keeps what was shown."""
+    browser.open(f"{server.url}/#runs", ready="runs", patience=LOADING)
+    shutil.copytree(demo_directory() / "hypertransformer-connected+-seed0", place / "goes")
+    browser.wait_for("document.getElementById('table').textContent.includes('goes')")
+    browser.evaluate("location.hash = '#runs&q=discon&metric=loss'")
+    browser.wait_for("document.getElementById('filter').value === 'discon'")
+    assert browser.evaluate("document.getElementById('metric').value") == "loss"
+    assert browser.evaluate("document.querySelectorAll('#table tbody tr').length") == 2
+    link = urlencode({"run0": "goes", "weights": "1,0.5,0,0,0,0", "length": 8})
+    browser.evaluate(f"location.hash = '#explore&{link}'")
+    summary = "document.getElementById('summary').textContent"
+    browser.wait_for(f"{summary}.includes('trained on')", LOADING)
+    assert browser.evaluate("document.getElementById('length-value').textContent") == "8"
+    assert browser.evaluate("document.querySelectorAll('#weights input').length") == 2
+    before = browser.evaluate(summary)
+    shutil.rmtree(place / "goes")
+    browser.wait_for("document.getElementById('trouble').textContent.includes('goes: no longer here')")
+    assert browser.evaluate("document.getElementById('run0').value") == "goes"
+    assert browser.evaluate(summary) == before
+    browser.evaluate(f"location.hash = '#explore&{link.replace('0.5', '1').replace('goes', 'never')}'")
+    browser.wait_for("document.getElementById('trouble').textContent.includes('no such run')")
+    assert browser.evaluate("document.getElementById('length').matches(':disabled')"), "of nothing, nothing is composed"
+    browser.problems = [problem for problem in browser.problems if "400" not in problem]  # that was the server's answer
+    assert_clean(browser, server)
+
+
 @pytest.mark.parametrize(("width", "scheme"), [pytest.param(1280, "light", marks=pytest.mark.slow), (390, "dark")])
 def test_explore(browser: Browser, server: Address, width: int, scheme: str) -> None:
     browser.open(f"{server.url}/#explore", width=width, scheme=scheme, ready="explore", patience=LOADING)
@@ -139,10 +169,12 @@ def test_explore(browser: Browser, server: Address, width: int, scheme: str) -> 
     assert browser.evaluate("document.getElementById('length-value').textContent") == "3"
     answered("document.querySelector('input[name=teacher][value=fresh]').click()")
     assert "a fresh teacher" in summary()
+    assert "nothing to compare" in browser.evaluate("document.getElementById('latent').textContent")
     answered("document.querySelector('input[name=teacher][value=run]').click()")
     before = summary()
     answered(put("#sliders input", 2.9))
     assert summary() != before, "the prediction moves with the latent"
+    assert "latent moved" in summary()
     link = browser.evaluate("location.hash")
     assert "latent1=" in link
     after = summary()
@@ -158,7 +190,8 @@ def test_explore(browser: Browser, server: Address, width: int, scheme: str) -> 
     })()"""
     svg, csv = sorted(browser.evaluate(saved))  # "<" comes before "t"
     assert svg.startswith("<svg")
-    assert csv.splitlines()[0] == "truth,predicted,model,at"
+    assert csv.splitlines()[0] == "truth,predicted,model"
+    assert len(csv.splitlines()) == 1 + 2 * 160
     assert_clean(browser, server)
 
 

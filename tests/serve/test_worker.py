@@ -1,10 +1,16 @@
 """The explorer's process outlives whatever it is asked."""
 
+import asyncio
 import json
+import os
+import signal
 
 import numpy as np
 import pytest
 
+from recombine.cli.serve import demo_directory
+from recombine.errors import InputError
+from recombine.serve.process import ExplorerProcess
 from recombine.serve.scene import Task
 from recombine.serve.worker import _answer, _warm
 
@@ -36,3 +42,27 @@ def test_what_goes_wrong_is_told_to_who_asked(gives: object) -> None:
 def test_a_weight_beyond_float32_is_still_a_weight(least: float) -> None:
     np.testing.assert_allclose(Task((least, 0.0, least), 4).latent, [0.75, 0.0, 0.75])
     np.testing.assert_allclose(Task((least, 0.0, 0.0), 4).latent, [1.0, 0.0, 0.0])
+
+
+def test_a_process_that_was_killed_is_started_again() -> None:
+    path = str(demo_directory() / "hypertransformer-connected+-seed0")
+
+    async def scenario() -> None:
+        explorer = ExplorerProcess(share=1.0)
+        try:
+            (first,) = await explorer.ask({"ask": "describe", "paths": [path]})
+            assert explorer.process is not None
+            before = explorer.process.pid
+            asked = asyncio.create_task(explorer.ask({"ask": "describe", "paths": [path]}))
+            os.kill(before, signal.SIGKILL)
+            try:
+                await asked
+            except InputError as error:
+                assert "their process has ended" in str(error)
+            (again,) = await explorer.ask({"ask": "describe", "paths": [path]})
+            assert again == first
+            assert explorer.process.pid != before
+        finally:
+            await explorer.end()
+
+    asyncio.run(scenario())

@@ -73,7 +73,12 @@ def collect(paths: Sequence[Path]) -> Study:
             raise InputError("runs", str(path), f"no run in it (a run directory has a {CONFIG})")
         for directory in directories:
             found.setdefault(directory.resolve(), read_run(directory))
-    runs = sorted(found.values(), key=lambda run: (run.support, run.model, run.seed, str(run.path)))
+    return study_of(list(found.values()))
+
+
+def study_of(records: Sequence[RunRecord]) -> Study:
+    """The runs in order; refused if they do not belong together."""
+    runs = sorted(records, key=lambda run: (run.support, run.model, run.seed, str(run.path)))
     _check_together(runs)
     return Study(tuple(runs))
 
@@ -147,8 +152,7 @@ def _read_json(path: Path) -> dict[str, Any] | None:
 
 
 def _check_together(runs: Sequence[RunRecord]) -> None:
-    first = runs[0]
-    for run in runs[1:]:
+    for first, run in ((runs[0], run) for run in runs[1:]):
         for section, name in SHARED:
             one, other = first.config[section][name], run.config[section][name]
             if one != other:

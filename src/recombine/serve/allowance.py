@@ -3,11 +3,13 @@
 import asyncio
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 SHARE = 0.015  # of one core, in the long run: for the explorer, and half as much for the rest
 BURST = 6.0  # seconds of a core that are saved up while nobody asks: a hundred answers of two models
+FORGIVEN = 60.0  # seconds of a core, in all, for what is only done once: loading and compiling some models
 BUSY = 0.9  # of all cores together
 SHORTEST = 0.01
 LONGEST = 10.0  # seconds, until it looks again whether the machine is busy
@@ -15,21 +17,30 @@ LONGEST = 10.0  # seconds, until it looks again whether the machine is busy
 
 class Allowance:
     """`owed` between two pieces of work: seconds to wait, and then to ask again; 0 unless the machine is busy and the
-    allowance is used up."""
+    allowance is used up. `used` tells the processor time that is counted."""
 
-    def __init__(self, share: float = SHARE, burst: float = BURST) -> None:
-        self.share, self.left, self.burst = share, burst, burst
-        self.clock, self.used = time.monotonic(), time.process_time()
+    def __init__(
+        self, share: float = SHARE, burst: float = BURST, used: Callable[[], float] = lambda: time.process_time()
+    ) -> None:
+        self.share, self.left, self.burst, self.used = share, burst, burst, used
+        self.forgiven = 0.0
+        self.clock, self.counted = time.monotonic(), used()
         self.before, self.busy = _busy_and_all(), False
 
     def owed(self) -> float:
-        clock, used = time.monotonic(), time.process_time()
-        self.left = min(self.burst, self.left + self.share * (clock - self.clock)) - (used - self.used)
-        self.left = max(self.left, -LONGEST * self.share)  # loading a model is not held against it for minutes
-        self.clock, self.used = clock, used
-        return min(LONGEST, max(SHORTEST, -self.left / self.share)) if self.left < 0 and self._is_busy() else 0.0
+        clock, used = time.monotonic(), self.used()
+        self.left = min(self.burst, self.left + self.share * (clock - self.clock)) - (used - self.counted)
+        self.left = max(self.left, -self.burst)  # what nobody did on purpose is paid for within minutes
+        self.clock, self.counted = clock, used
+        return min(LONGEST, max(SHORTEST, -self.left / self.share)) if self.left < 0 and self.is_busy() else 0.0
 
-    def _is_busy(self) -> bool:
+    def forgive(self, seconds: float) -> None:
+        """Do not count what was used just now, and only had to be done once; as long as that is not too much in all."""
+        seconds = min(seconds, FORGIVEN - self.forgiven)
+        self.forgiven += seconds
+        self.counted += seconds
+
+    def is_busy(self) -> bool:
         """Since the last time it was asked; or, where that is too short a while to tell, as it was then."""
         (busy, total), (was_busy, was_total) = _busy_and_all(), self.before
         if total - was_total >= 0.2 * os.sysconf("SC_CLK_TCK"):
@@ -40,8 +51,8 @@ class Allowance:
 class Gate:
     """An ASGI application around another: requests are let in one after the other, when the allowance allows."""
 
-    def __init__(self, app: Any, share: float):
-        self.app, self.allowance, self.turn = app, Allowance(share, BURST / 3), asyncio.Lock()
+    def __init__(self, app: Any, allowance: Allowance):
+        self.app, self.allowance, self.turn = app, allowance, asyncio.Lock()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -20,7 +21,7 @@ from recombine.config import SHIPPED
 from recombine.errors import InputError
 from recombine.report import theme
 from recombine.report.series import quantile
-from recombine.serve.allowance import SHARE, Gate
+from recombine.serve.allowance import BURST, SHARE, Allowance, Gate
 from recombine.serve.curve import MEASURED, MOST_POINTS
 from recombine.serve.guard import Guard
 from recombine.serve.library import Library
@@ -46,7 +47,7 @@ def make_app(root: Path, own: str | None = None, share: float = SHARE) -> Starle
     server = Server(root, own, share)
     return Starlette(
         routes=server.routes(),
-        middleware=[Middleware(Guard), Middleware(Gate, share=share / 2)],
+        middleware=[Middleware(Guard), Middleware(Gate, allowance=server.allowance)],
         exception_handlers={
             InputError: _refused,
             Refused: _refused,
@@ -76,6 +77,11 @@ class Server:
         self.own = own
         self.files = {path.name: path.read_bytes() for path in STATIC.iterdir() if path.suffix in TYPES}
         self.verdicts = Verdicts(self.library)
+        self.allowance = Allowance(share / 2, BURST / 3, self._for_requests)
+
+    def _for_requests(self) -> float:
+        """Seconds of a core. The watch and the verdicts have a pace of their own, however many ask."""
+        return time.process_time() - self.watch.spent - self.verdicts.spent
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -125,14 +131,13 @@ class Server:
                 "number": self.watch.number,
                 "runs": self.library.table(),
                 "sweeps": self.library.sweeps(),
-                "studies": self.library.studies(),
                 "themes": {tone: theme.config([], tone == "dark", size=12) for tone in ("light", "dark")},
                 "colors": {
                     tone: dict(zip(theme.KNOWN, theme.colors(list(theme.KNOWN), tone == "dark"), strict=True))
                     | {"": [pair[tone == "dark"] for pair in theme.OWN]}
                     for tone in ("light", "dark")
                 },
-                "quantiles": {str(count): quantile(count) for count in range(3, 31)},
+                "quantiles": {str(count): quantile(count) for count in range(3, 31)} | {"normal": quantile(10**9)},
             }
         )
 

@@ -16,7 +16,8 @@ from recombine.errors import InputError
 from recombine.experiment.evaluate import read_episodes
 from recombine.experiment.trained import load_trained
 from recombine.measure.probe import fit_probe
-from recombine.measure.ridge import Ridge
+from recombine.measure.reference import RIDGE_STRENGTH
+from recombine.measure.ridge import Ridge, fit_ridge
 from recombine.model.batch import given_latent, predict_batch
 from recombine.model.build import Model
 from recombine.model.output import Trace
@@ -25,6 +26,7 @@ from recombine.stream import Stream
 from recombine.task.mask import format_mask
 from recombine.task.split import sample_masks
 from recombine.task.teacher import Teacher
+from recombine.train.checkpoint import list_checkpoints
 from recombine.train.step import config_teacher
 
 PROBE_EPISODES = 2_000
@@ -41,6 +43,8 @@ class Loaded(NamedTuple):
     teacher: Teacher
     probe: Ridge | None
     """From the last residual stream to the teacher's latent."""
+    latent_dim: int | None
+    """Of a latent that can be changed."""
     stamp: int
 
 
@@ -49,7 +53,10 @@ class Explorer:
 
     def __init__(self) -> None:
         self.loaded: OrderedDict[Path, Loaded] = OrderedDict()
-        self.compiled: set[tuple[Path, int, int]] = set()
+        self.compiled: dict[Path, set[int]] = {}
+        """The context lengths that a model was asked about: those that are compiled."""
+        self.firsts = 0
+        """How often something had to be loaded or compiled that never was before."""
 
     def describe(self, path: Path) -> dict[str, Any]:
         """What there is to know of a run before a task is composed: as of its newest checkpoint, which then answers."""
@@ -70,7 +77,7 @@ class Explorer:
             "input_dim": one.config.task.input_dim,
             "trained_length": one.config.task.episode_length - 1,
             "lengths": context_lengths(one.config.task.episode_length),
-            "latent_dim": _latent_dim(one),
+            "latent_dim": one.latent_dim,
         }
 
     def explore(self, paths: list[Path], task: Task, latents: list[list[float] | None]) -> dict[str, Any]:
@@ -96,9 +103,8 @@ class Explorer:
         for i, (path, run) in enumerate(zip(paths, runs, strict=True)):
             latent = latents[i] if i < len(latents) else None
             answers.append({"kind": _kind(task, run, teacher), **_answer(run, scene, _checked_latent(run, latent))})
-            self.compiled.add((path, run.stamp, task.length))
+            self._met(path, task.length)
         return {
-            "mask": format_mask(task.mask),
             "latent": _list(task.latent),
             "context": {"y": _list(scene.context_y)},
             "truth": {"y": _list(scene.query_y), "slice": _list(scene.slice_y)},
@@ -113,7 +119,7 @@ class Explorer:
             run = self._load(path)
             length = run.config.task.episode_length
             for n in sorted(context_lengths(length), key=lambda n: abs(n - length + 1)):
-                if (path, run.stamp, n) not in self.compiled:
+                if n not in self.compiled[path]:
                     weights = (1.0, *[0.0] * (run.config.task.num_modules - 1))
                     self.explore([path], Task(weights, n), [])
                     return True
@@ -122,15 +128,24 @@ class Explorer:
     def _load(self, path: Path) -> Loaded:
         if path not in self.loaded:
             stamp = _newest(path)
+            _check_own(path)
             config, model, step = load_trained(path)
             if given_latent(model):
                 raise InputError("run", path.name, "is given the latent: there is nothing to infer")
             teacher = config_teacher(config)
-            self.loaded[path] = Loaded(config, model, step, teacher, _fit(config, model, teacher), stamp)
+            self.loaded[path] = Loaded(
+                config, model, step, teacher, _fit(config, model, teacher), _latent_dim(config, model), stamp
+            )
+            self._met(path)
         self.loaded.move_to_end(path)
         while len(self.loaded) > MOST_LOADED:
             self.loaded.popitem(last=False)
         return self.loaded[path]
+
+    def _met(self, path: Path, *lengths: int) -> None:
+        if path not in self.compiled or not self.compiled[path].issuperset(lengths):
+            self.firsts += 1
+        self.compiled.setdefault(path, set()).update(lengths)
 
 
 @eqx.filter_jit
@@ -178,11 +193,9 @@ def _r2(predicted: Array, scene: Scene) -> float | None:
 
 
 def _ridge_r2(scene: Scene) -> float | None:
-    """What ridge regression on the context makes of it (λ = 1, intercept unpenalised)."""
-    x, y = np.asarray(scene.context_x, np.float64), np.asarray(scene.context_y, np.float64)
-    center, mean = x.mean(axis=0), y.mean()
-    weights = np.linalg.solve((x - center).T @ (x - center) + np.eye(x.shape[1]), (x - center).T @ (y - mean))
-    return _r2(jnp.asarray((np.asarray(scene.query_x, np.float64) - center) @ weights + mean), scene)
+    """What ridge regression on the context makes of it (intercept unpenalised)."""
+    ridge = fit_ridge(scene.context_x, scene.context_y[:, None], RIDGE_STRENGTH)
+    return _r2(ridge(scene.query_x)[:, 0], scene)
 
 
 def _fit(config: Config, model: Model, teacher: Teacher) -> Ridge | None:
@@ -192,6 +205,14 @@ def _fit(config: Config, model: Model, teacher: Teacher) -> Ridge | None:
     return None if probe is None else probe.residual[-1]
 
 
+def _check_own(path: Path) -> None:
+    """A run directory may come from anybody: what it points to elsewhere is not read."""
+    checkpoints = path / "checkpoints"
+    for one in (checkpoints, *list_checkpoints(checkpoints)):
+        if one.is_symlink():
+            raise InputError("run", path.name, f"its {one.name} is a symbolic link, which serve does not follow")
+
+
 def _check_alike(runs: list[Loaded]) -> None:
     for name in ("input_dim", "hidden_dim", "num_modules", "episode_length"):
         values = [getattr(run.config.task, name) for run in runs]
@@ -199,20 +220,18 @@ def _check_alike(runs: list[Loaded]) -> None:
             raise InputError("run", name, f"differs between the two: {values[0]} and {values[1]}")
 
 
-def _latent_dim(run: Loaded) -> int | None:
-    """Of a model whose latent can be changed."""
-    task = run.config.task
-    x, y = jnp.zeros((1, task.input_dim)), jnp.zeros(1)
-    if not hasattr(run.model, "execute"):
+def _latent_dim(config: Config, model: Model) -> int | None:
+    x, y = jnp.zeros((1, config.task.input_dim)), jnp.zeros(1)
+    if not hasattr(model, "execute"):
         return None
-    latent = jax.eval_shape(lambda: run.model(x, y, x[0]).trace.latent)
+    latent = jax.eval_shape(lambda: model(x, y, x[0]).trace.latent)
     return None if latent is None else latent.shape[0]
 
 
 def _checked_latent(run: Loaded, latent: list[float] | None) -> Array | None:
     if latent is None:
         return None
-    size = _latent_dim(run)
+    size = run.latent_dim
     if size is None:
         raise InputError("latent", latent, f"{run.config.model.label} has none to change")
     if len(latent) != size:

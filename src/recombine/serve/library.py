@@ -11,14 +11,15 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from recombine.config_file import differences
 from recombine.errors import InputError
 from recombine.experiment.rundir import METRICS
-from recombine.experiment.sweep import LIST, read_list
+from recombine.experiment.sweep import LIST, read_list, read_selection
 from recombine.serve.curve import MOST_POINTS, Curve
-from recombine.serve.run_files import FileStamp, Seen, Stamp, is_alive, look, run_stamp
+from recombine.serve.run_files import FileStamp, Seen, Stamp, is_alive, look, number_in, run_stamp
 
 DEPTH = 4
 MOST_KEPT = 150_000  # points of curves
@@ -34,6 +35,7 @@ class Library:
         self.root = root.resolve()
         self.runs: dict[str, Seen] = {}
         self.lists: dict[str, Path] = {}
+        self.selected: dict[str, tuple[Stamp, float | None]] = {}
         self.curves: OrderedDict[str, tuple[FileStamp, Curve]] = OrderedDict()
         self.reading = threading.Lock()
 
@@ -49,6 +51,8 @@ class Library:
                     changed.append(name)
             runs[name] = seen
         gone = [name for name in self.runs if name not in runs]
+        for name in gone:
+            self.selected.pop(name, None)
         self.runs, self.lists = runs, found.lists
         return changed, gone
 
@@ -87,20 +91,30 @@ class Library:
 
     def _progress(self, sweep: str, directory: Path) -> dict[str, Any]:
         try:
-            names = [line["name"] for line in read_list(directory)]
+            lines = list(read_list(directory))
         except (InputError, OSError, RecursionError) as error:
             return {"error": str(error)}
-        runs = self.runs
         states: dict[str, int] = {}
-        best: tuple[float, str] | None = None
-        for name in names:
-            seen = runs.get(name if sweep == "." else f"{sweep}/{name}")
+        scores: dict[str, list[float | None]] = {}
+        for line in lines:
+            name = line["name"] if sweep == "." else f"{sweep}/{line['name']}"
+            seen = self.runs.get(name)
             state = seen.shown["state"] if seen else "waiting"
             states[state] = states.get(state, 0) + 1
-            ood = seen.shown.get("ood") if seen and state == "done" else None
-            if isinstance(ood, float) and (best is None or ood > best[0]):
-                best = (ood, name)
-        return {"runs": len(names), "states": states, "best": best}
+            score = self._selected(seen) if seen and state == "done" else None
+            scores.setdefault(line["configuration"], []).append(score)
+        # As `recombine sweep report` ranks: by the mean over seeds, of configurations all of whose seeds are done.
+        means = [(fmean(some), name) for name, some in scores.items() if None not in some]  # pyright: ignore[reportArgumentType]
+        return {"runs": len(lines), "states": states, "best": max(means, default=None)}
+
+    def _selected(self, seen: Seen) -> float | None:
+        """What a sweep selects by: R² on episodes that nothing is reported on, of held-out masks if there are any."""
+        stamp, score = self.selected.get(seen.name, (None, None))
+        if stamp != seen.stamp or score is None:  # it is measured after the run is done
+            splits = (read_selection(seen.path) or {}).get("select", {})
+            score = number_in(splits.get("ood", splits.get("in_dist")), "r2")
+            self.selected[seen.name] = (seen.stamp, score)
+        return score
 
     def studies(self) -> list[str]:
         """The directories that hold runs side by side, as `reproduce` leaves them."""

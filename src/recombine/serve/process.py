@@ -69,7 +69,6 @@ class ExplorerProcess:
                 str(self.share),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.DEVNULL,
                 limit=1 << 26,
                 start_new_session=True,
             )

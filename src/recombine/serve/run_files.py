@@ -1,5 +1,6 @@
 """One run's files, as the table shows them: whatever they hold, reading them does no harm."""
 
+import hashlib
 import json
 import os
 import socket
@@ -94,9 +95,15 @@ def _look_at_config(path: Path, name: str, stamp: Stamp) -> Seen:
         "support": task.support.name,
         "seed": config.seed,
         "num_steps": config.optimizer.num_steps,
+        "configuration": _digest(config_as_dict(replace(config, seed=0))),
         "sizes": [task.input_dim, task.hidden_dim, task.num_modules, task.episode_length],
     }
     return Seen(path, name, stamp, config_as_dict(config), shown)
+
+
+def _digest(config: dict[str, Any]) -> str:
+    """The same for runs that differ in their seed alone."""
+    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def is_alive(path: Path) -> bool:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from recombine.errors import InputError
@@ -10,7 +10,7 @@ from recombine.serve.library import Library
 from recombine.serve.run_files import Seen
 
 LARGEST = 1 << 26  # bytes of metrics: judging needs them all at once, and many times that of memory
-PACE = 100.0  # times as long as judging took, until it is done again
+PACE = 200.0  # times as long as judging took, until it is done again
 
 
 class Judged(NamedTuple):
@@ -27,6 +27,7 @@ class Verdicts:
     def __init__(self, library: Library):
         self.library = library
         self.kept: dict[str, Judged] = {}
+        self.spent = 0.0
         self.turn = asyncio.Lock()
 
     async def of(self, study: str) -> dict[str, Any]:
@@ -39,6 +40,7 @@ class Verdicts:
             known = self.kept.get(study)
             if known is None or (known.stamps != stamps and time.monotonic() >= known.until):
                 answer, seconds = await asyncio.to_thread(_timed, runs)
+                self.spent += seconds
                 known = self.kept[study] = Judged(stamps, answer, time.monotonic() + PACE * seconds)
         if known.stamps == stamps:
             return known.answer
@@ -51,28 +53,24 @@ def _timed(runs: list[Seen]) -> tuple[dict[str, Any], float]:
 
 
 def _judge(runs: list[Seen]) -> dict[str, Any]:
-    from recombine.report.collect import collect
+    from recombine.experiment.reference import REFERENCES_DIRECTORY
+    from recombine.report.collect import read_run, study_of
     from recombine.report.verdict import judge
 
     size = sum(seen.metrics[1] for seen in runs)
     if size > LARGEST:
         return {"error": f"{size >> 20} MB of metrics are too many to judge here: recombine report does"}
-    good = [seen.path for seen in runs if _is_readable(seen.path)]
-    left_out = sorted(seen.name for seen in runs if seen.path not in good)
+    read, left_out = [], []
+    for seen in sorted(runs, key=lambda seen: seen.name):
+        try:
+            run = read_run(seen.path)
+            linked = (seen.path.parent / REFERENCES_DIRECTORY).is_symlink()  # elsewhere, where nothing is read
+            read.append(replace(run, references=None) if linked else run)
+        except Exception:  # anything can stand in a file; it must not keep the others from being judged
+            left_out.append(seen.name)
     try:
-        return {"verdicts": [verdict.as_dict() for verdict in judge(collect(good))], "left_out": left_out}
+        return {"verdicts": [verdict.as_dict() for verdict in judge(study_of(read))], "left_out": left_out}
     except InputError as error:
         return {"error": str(error), "left_out": left_out}
     except Exception as error:  # rows of metrics that are JSON, and not what a run writes
         return {"error": f"{type(error).__name__}: {error}", "left_out": left_out}
-
-
-def _is_readable(path: Path) -> bool:
-    """A run that is broken must not keep the others from being judged."""
-    from recombine.report.collect import read_run
-
-    try:
-        read_run(path)
-    except Exception:  # anything can stand in a file
-        return False
-    return True

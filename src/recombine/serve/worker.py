@@ -1,7 +1,7 @@
 """`python -m recombine.serve.worker SHARE`: the explorer, in a process of its own.
 
-A question comes as a line of JSON on stdin, its answer goes out as one on stdout. While nobody asks, what was asked
-about last is compiled for the other context lengths. When stdin closes, it leaves.
+A question comes as a line of JSON on stdin, its answer goes out as one on stdout. While nobody asks and the machine is
+not busy, what was asked about last is compiled for the other context lengths. When stdin closes, it leaves.
 """
 
 import json
@@ -37,15 +37,18 @@ def main() -> int:
         try:
             line = questions.get(timeout=SECONDS_OF_QUIET if recent else None)
         except queue.Empty:
-            if not _warm(explorer, recent):
+            if not allowance.is_busy() and not _warm(explorer, recent):
                 recent = []
             continue
         if line is None:
             return 0
         question = json.loads(line)
         recent = [Path(path) for path in question["paths"]]
+        start, known = time.process_time(), explorer.firsts
         answers.write(_answer(explorer, question) + "\n")
         answers.flush()
+        if explorer.firsts > known:
+            allowance.forgive(time.process_time() - start)
 
 
 def _answer(explorer: Any, question: dict[str, Any]) -> str:

@@ -16,8 +16,13 @@ const recombine = (() => {
     return made;
   }
 
+  // Into a place that is read aloud: only what is new.
+  function say(id, text) {
+    if (byId(id).textContent !== text) byId(id).textContent = text;
+  }
+
   function trouble(text) {
-    byId("trouble").textContent = text ?? "";
+    say("trouble", text ?? "");
     byId("trouble").hidden = !text;
   }
 
@@ -46,9 +51,9 @@ const recombine = (() => {
 
   function colorOf(model) {
     const colors = shared.colors[tone()];
-    if (colors[model] && model) return colors[model];
+    if (model && Object.hasOwn(colors, model)) return colors[model];
     let sum = 0;
-    for (const letter of model) sum = (sum * 31 + letter.codePointAt(0)) >>> 0;
+    for (const letter of model ?? "") sum = (sum * 31 + letter.codePointAt(0)) >>> 0;
     return colors[""][sum % colors[""].length];
   }
 
@@ -74,25 +79,18 @@ const recombine = (() => {
   drawing.catch(() => {}); // whoever draws is told
   const drawn = new Map();
 
-  // A plot: drawn anew when its specification or the tone changes, otherwise only its data are.
-  async function plot(id, spec, data) {
+  // A plot: drawn anew when its specification or the tone changes, otherwise only its data are. What is saved is `rows`.
+  async function plot(id, spec, data, rows) {
     const place = byId(id);
     const key = JSON.stringify([spec, tone()]);
     let known = drawn.get(id);
     if (!known || known.key !== key || !known.view) {
       known?.view?.finalize();
-      const chart = element("div", { class: "chart" });
-      const save = (kind) => async () => {
-        const { view, rows } = drawn.get(id);
-        if (kind === "svg") download(`${id}.svg`, "image/svg+xml", await view.toSVG());
-        else download(`${id}.csv`, "text/csv", csv(rows));
-      };
-      place.replaceChildren(chart, element("div", { class: "saves" },
-        element("button", { type: "button", text: "SVG", onclick: save("svg"), "aria-label": `Save the plot as SVG: ${id}` }),
-        element("button", { type: "button", text: "CSV", onclick: save("csv"), "aria-label": `Save the data as CSV: ${id}` })));
       known = { key, view: null, rows: [] };
       drawn.set(id, known);
       await drawing;
+      if (drawn.get(id) !== known) return;
+      const chart = placeFor(id);
       const { view } = await vegaEmbed(chart, { ...spec, datasets: data }, {
         mode: "vega-lite",
         renderer: "svg",
@@ -105,12 +103,32 @@ const recombine = (() => {
       if (drawn.get(id) !== known) return view.finalize();
       known.view = view;
     } else {
-      for (const [name, rows] of Object.entries(data)) known.view.data(name, rows);
+      for (const [name, some] of Object.entries(data)) known.view.data(name, some);
       await known.view.runAsync();
     }
-    known.rows = Object.values(data).flat();
+    known.rows = rows;
     place.setAttribute("role", "group");
     place.dataset.drawn = String(Number(place.dataset.drawn ?? 0) + 1);
+  }
+
+  // Where a plot is drawn: its buttons stay, and with them whose focus is on one.
+  function placeFor(id) {
+    const place = byId(id);
+    const chart = element("div", { class: "chart" });
+    if (place.querySelector(".saves")) {
+      place.querySelector(".chart").replaceWith(chart);
+      return chart;
+    }
+    const save = (kind) => async () => {
+      const { view, rows } = drawn.get(id) ?? {};
+      if (!view) return; // not drawn yet
+      if (kind === "svg") download(`${id}.svg`, "image/svg+xml", await view.toSVG());
+      else download(`${id}.csv`, "text/csv", csv(rows));
+    };
+    place.replaceChildren(chart, element("div", { class: "saves" },
+      element("button", { type: "button", text: "SVG", onclick: save("svg"), "aria-label": `Save the plot as SVG: ${id}` }),
+      element("button", { type: "button", text: "CSV", onclick: save("csv"), "aria-label": `Save the data as CSV: ${id}` })));
+    return chart;
   }
 
   // Words where a plot would be.
@@ -122,5 +140,5 @@ const recombine = (() => {
 
   const number = (value, digits = 3) => (typeof value === "number" ? value.toFixed(digits).replace("-", "−") : "–");
 
-  return { byId, element, trouble, ask, readAddress, writeAddress, shared, tone, colorOf, plot, unplot, number };
+  return { byId, element, say, trouble, ask, readAddress, writeAddress, shared, tone, colorOf, plot, unplot, number };
 })();

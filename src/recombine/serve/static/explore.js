@@ -1,7 +1,7 @@
 "use strict";
 // Compose a task, and see what trained models make of it.
 (() => {
-  const { byId, element, ask, plot, number, writeAddress, trouble, tone } = recombine;
+  const { byId, element, ask, say, plot, unplot, number, writeAddress, trouble, tone } = recombine;
   const SVG = "http://www.w3.org/2000/svg";
   const MOST_OPTIONS = 200;
   const state = { runs: ["", ""], weights: [], length: null, draw: 0, teacher: 0, fresh: null, direction: 0, latents: [null, null] };
@@ -31,7 +31,7 @@
     const able = [...recombine.runs.all.values()].filter((run) => run.model && run.model !== "informed" && run.step > 0);
     names = able.map((run) => run.name).sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
     const sizes = (name) => JSON.stringify(recombine.runs.all.get(name)?.sizes);
-    if (!names.includes(state.runs[0])) {
+    if (!state.runs[0]) {
       // A pair of the paper's two models that differ in nothing else.
       const done = able.filter((run) => run.state === "done");
       const mates = (one) => done.filter((run) => run !== one && run.model === "hypertransformer" && run.support === one.support && run.seed === one.seed && sizes(run.name) === sizes(one.name) && run.study === one.study);
@@ -39,13 +39,25 @@
       state.runs = [first?.name ?? "", (first && mates(first)[0]?.name) ?? ""];
     }
     // Two models are shown the same task, so their tasks have the same sizes.
+    const isHere = (name) => recombine.runs.all.has(name);
     const alike = names.filter((name) => sizes(name) === sizes(state.runs[0]));
-    if (!alike.includes(state.runs[1])) state.runs[1] = "";
+    if (isHere(state.runs[1]) && isHere(state.runs[0]) && !alike.includes(state.runs[1])) state.runs[1] = "";
     state.runs.forEach((name, i) => {
-      const options = (i ? alike : names).map((one) => element("option", { value: one, text: one }));
-      byId(`run${i}`).replaceChildren(...(i ? [element("option", { value: "", text: "none" })] : []), ...options);
-      byId(`run${i}`).value = name;
+      const select = byId(`run${i}`);
+      // What was chosen stays, and is not exchanged for another, when its directory goes.
+      const some = [...(i ? [""] : []), ...(i ? alike : names)];
+      const options = name && !some.includes(name) ? [...some, name] : some;
+      const text = (one) => (one === "" ? "none" : some.includes(one) ? one : `${one} (not here)`);
+      if (JSON.stringify([...select.options].map((option) => option.text)) !== JSON.stringify(options.map(text))) {
+        select.replaceChildren(...options.map((one) => element("option", { value: one, text: text(one) })));
+      }
+      select.value = name;
     });
+  }
+
+  // What is composed, only once it is known of what.
+  function allow(on) {
+    document.querySelectorAll("#task fieldset:not(:first-of-type), #direction").forEach((field) => { field.disabled = !on; });
   }
 
   // Whose teacher labels the task: its support is what the graph shows.
@@ -120,7 +132,11 @@
 
   function drawWeights() {
     byId("weights").replaceChildren(...state.weights.flatMap((weight, i) => (weight > 0
-      ? [slider(theta(i), weight, 0.02, 1, (value) => { state.weights[i] = value; update(); })] : [])));
+      ? [slider(theta(i), weight, 0.02, 1, (value) => {
+        state.weights[i] = value;
+        state.latents = [null, null]; // it was inferred from another task
+        update();
+      })] : [])));
   }
 
   function setWeights(weights) {
@@ -169,9 +185,12 @@
     const now = JSON.stringify(chosen());
     if (now === key && described) return;
     byId("summary").replaceChildren(element("p", { class: "soft", text: "loading the models …" }));
+    allow(false);
+    described = null;
     described = (await ask("/api/models", chosen().map((name) => ["run", name]))).models;
     key = now;
     drawForm();
+    allow(true);
   }
 
   const KINDS = { trained: ["good", "trained on"], held_out: ["bad", "held out"], other: ["open", "never trained on"], control: ["open", "a stranger's modules"] };
@@ -181,37 +200,43 @@
   function scatter() {
     const points = answer.models.flatMap((one, i) => one.y.map((y, j) => ({ truth: answer.truth.y[j], predicted: y, model: labels()[i] })));
     const all = points.flatMap(({ truth, predicted }) => [truth, predicted]);
-    const [low, high] = [Math.min(...all), Math.max(...all)];
-    const scale = { domain: [low, high], nice: true, clamp: true };
+    const scale = { zero: false, nice: true }; // both from the diagonal, whose ends are the least and the greatest value
     return plot("scatter", {
       ...base, height: 280,
       layer: [
-        { data: { name: "diagonal" }, mark: { type: "line", style: "reference", strokeDash: [4, 3] }, encoding: { x: { field: "at", type: "quantitative" }, y: { field: "at", type: "quantitative" } } },
+        { data: { name: "diagonal" }, mark: { type: "line", style: "reference", strokeDash: [4, 3] }, encoding: { x: { field: "at", type: "quantitative", scale }, y: { field: "at", type: "quantitative", scale } } },
         { data: { name: "points" }, mark: { type: "point", filled: true, size: 34, opacity: 0.65 },
           encoding: { x: { field: "truth", type: "quantitative", title: "true y", scale }, y: { field: "predicted", type: "quantitative", title: "predicted y", scale }, color: modelColor(),
             shape: { field: "model", type: "nominal", scale: { domain: labels() }, legend: { title: null } },
             tooltip: [{ field: "model" }, { field: "truth", format: ".3f" }, { field: "predicted", format: ".3f" }] } },
       ],
-    }, { points, diagonal: [{ at: low }, { at: high }] });
+    }, { points, diagonal: [{ at: Math.min(...all) }, { at: Math.max(...all) }] }, points);
   }
 
   function slice() {
     const lines = answer.models.flatMap((one, i) => one.slice.map((y, j) => ({ t: answer.slice.t[j], y, model: labels()[i] })));
     const truth = answer.truth.slice.map((y, j) => ({ t: answer.slice.t[j], y, model: "truth" }));
-    const ticks = answer.slice.context.map((t) => ({ t }));
+    const ticks = answer.slice.context.map((t, j) => ({ t, y: answer.context.y[j], model: "context, projected" }));
     return plot("slice", {
       ...base, height: 280,
       layer: [
-        { data: { name: "ticks" }, mark: { type: "tick", style: "reference", thickness: 1.5, size: 10, yOffset: -4 }, encoding: { x: { field: "t", type: "quantitative", title: "along the line" }, y: { value: "height" } } },
+        { data: { name: "ticks" }, mark: { type: "tick", style: "reference", thickness: 1.5, size: 10, yOffset: -4 }, encoding: { x: { field: "t", type: "quantitative", title: "along the line" }, y: { value: "height" }, tooltip: [{ field: "y", title: "context example, y", format: ".3f" }] } },
         { data: { name: "truth" }, mark: { type: "line", strokeWidth: 5, opacity: 0.3, color: styles().getPropertyValue("--ink").trim() }, encoding: { x: { field: "t", type: "quantitative" }, y: { field: "y", type: "quantitative", title: "y" } } },
         { data: { name: "lines" }, mark: { type: "line", strokeWidth: 2.2 }, encoding: { x: { field: "t", type: "quantitative" }, y: { field: "y", type: "quantitative" }, color: modelColor(), strokeDash: { field: "model", type: "nominal", scale: { domain: labels() }, legend: { title: null } } } },
       ],
-    }, { lines, truth, ticks });
+    }, { lines, truth, ticks }, [...truth, ...lines, ...ticks]);
   }
 
   function latent() {
+    // A probe reads the modules of the teacher that its model was trained on: of a stranger's there is nothing to compare.
+    const comparable = answer.models.map((one) => one.kind !== "control" && one.decoded);
+    if (!comparable.some(Boolean)) {
+      return unplot("latent", answer.models.some((one) => one.decoded)
+        ? "The latent weighs the modules of one teacher. Of another teacher's modules these models know nothing, so there is nothing to compare."
+        : "These models show no residual stream to decode the latent from.");
+    }
     const rows = answer.latent.map((value, i) => ({ module: theta(i), value, model: "truth" }));
-    answer.models.forEach((one, i) => one.decoded?.forEach((value, j) => rows.push({ module: theta(j), value, model: labels()[i] })));
+    comparable.forEach((decoded, i) => decoded && decoded.forEach((value, j) => rows.push({ module: theta(j), value, model: labels()[i] })));
     const domain = ["truth", ...labels()];
     return plot("latent", {
       ...base, height: 250, data: { name: "bars" }, mark: { type: "bar", cornerRadiusEnd: 2 },
@@ -221,7 +246,7 @@
         color: { field: "model", type: "nominal", scale: { domain, range: [styles().getPropertyValue("--soft").trim(), ...colors()] }, legend: { title: null } },
         tooltip: [{ field: "model" }, { field: "module" }, { field: "value", format: ".3f" }],
       },
-    }, { bars: rows });
+    }, { bars: rows }, rows);
   }
 
   function attention() {
@@ -236,7 +261,7 @@
         color: { field: "weight", type: "quantitative", title: null, scale: { scheme: tone() === "dark" ? "viridis" : "blues" }, legend: { gradientLength: 120 } },
         tooltip: [{ field: "row" }, { field: "token" }, { field: "weight", format: ".3f" }],
       },
-    }, { cells });
+    }, { cells }, cells);
   }
 
   function summary() {
@@ -244,34 +269,45 @@
     const kinds = new Set(answer.models.map((one) => one.kind)); // two models may have trained on different supports
     byId("summary").replaceChildren(...(kinds.size === 1 ? [badge(answer.models[0].kind)] : []),
       ...answer.models.map((one, i) => element("span", {}, element("span", { class: `dot ${i ? "second" : "first"}`, "aria-hidden": "true" }),
-        `${labels()[i]} R² `, element("strong", { text: number(one.r2) }), ...(kinds.size > 1 ? [" ", badge(one.kind)] : []))),
+        `${labels()[i]} R² `, element("strong", { text: number(one.r2) }), ...(one.used ? [" ", element("span", { class: "badge open", text: "latent moved" })] : []), ...(kinds.size > 1 ? [" ", badge(one.kind)] : []))),
       element("span", { class: "soft", text: `ridge on the context: R² ${number(answer.ridge)}` }));
   }
 
-  // A model with a latent of its own: what it inferred, to be moved.
+  // A model with a latent of its own: what it inferred, to be moved. Made once, and then moved along, except under a hand.
+  let moving = "";
   function sliders() {
-    const focused = byId("sliders").contains(document.activeElement);
-    if (focused) return; // somebody is moving one
-    byId("sliders").replaceChildren(...answer.models.flatMap((one, i) => {
-      if (!one.inferred || !described[i].latent_dim) return [];
-      const now = state.latents[i] ?? one.inferred;
-      const reach = Math.max(2, ...one.inferred.map(Math.abs), ...now.map(Math.abs)) * 1.5;
-      const back = element("button", { type: "button", text: "As inferred", onclick: () => { state.latents[i] = null; update(true); } });
-      return [element("section", {}, element("h2", { text: `The latent that ${labels()[i]} inferred` }),
-        element("p", { class: "soft", text: "Move it, and the prediction moves: the rest of the model only executes it." }),
-        ...now.map((value, j) => slider(`ẑ${subscript(j)}`, value, -reach, reach, (moved) => {
-          state.latents[i] = [...(state.latents[i] ?? one.inferred)];
-          state.latents[i][j] = Number(moved.toFixed(4));
-          update();
-        })), back)];
-    }));
+    const able = answer.models.map((one, i) => (one.inferred && described[i].latent_dim ? one.inferred : null));
+    const made = JSON.stringify([labels(), able.map((one) => one?.length)]);
+    if (made !== moving) {
+      moving = made;
+      byId("sliders").replaceChildren(...able.flatMap((one, i) => (one
+        ? [element("section", { "data-model": i }, element("h2", { text: `The latent that ${labels()[i]} inferred` }),
+          element("p", { class: "soft", text: "Move it, and the prediction moves: the rest of the model only executes it." }),
+          ...one.map((value, j) => slider(`ẑ${subscript(j)}`, value, -1, 1, (moved) => {
+            state.latents[i] = [...(state.latents[i] ?? answer.models[i].inferred)];
+            state.latents[i][j] = Number(moved.toFixed(4));
+            update();
+          })),
+          element("button", { type: "button", text: "As inferred", onclick: () => { state.latents[i] = null; update(); } }))]
+        : [])));
+    }
+    able.forEach((one, i) => {
+      if (!one) return;
+      const now = state.latents[i] ?? one;
+      const reach = Math.max(2, ...one.map(Math.abs), ...now.map(Math.abs)) * 1.5;
+      document.querySelectorAll(`#sliders [data-model="${i}"] input`).forEach((range, j) => {
+        if (range === document.activeElement && state.latents[i]) return; // somebody is moving it
+        Object.assign(range, { min: -reach, max: reach, step: reach / 50, value: now[j] });
+        range.nextSibling.textContent = number(now[j], 2);
+      });
+    });
   }
 
   let asking = false;
   let again = false;
   // One question at a time; of those that come meanwhile, only the last is asked.
-  async function update(blur = false) {
-    if (blur) document.activeElement?.blur();
+  async function update() {
+    if (!described) return;
     save();
     if (asking) {
       again = true;
@@ -279,6 +315,7 @@
     }
     asking = true;
     const busy = setTimeout(() => document.querySelector(".results").setAttribute("aria-busy", "true"), 250);
+    const waiting = setTimeout(() => say("waiting", "Still computing. Where the machine is busy training, that goes first; serve's --share gives the models more."), 4000);
     try {
       do {
         again = false;
@@ -298,6 +335,8 @@
     } finally {
       asking = false;
       clearTimeout(busy);
+      clearTimeout(waiting);
+      say("waiting", "");
       document.querySelector(".results").setAttribute("aria-busy", "false");
     }
     if (again) update();
@@ -307,7 +346,7 @@
   const numbers = (text) => (text ? text.split(",").map(Number) : null);
 
   recombine.explore = {
-    start(parameters) {
+    restore(parameters) {
       state.runs = [parameters.get("run0") ?? "", parameters.get("run1") ?? ""];
       state.weights = numbers(parameters.get("weights")) ?? [];
       state.length = integer(parameters.get("length"));
@@ -316,6 +355,7 @@
       state.fresh = integer(parameters.get("fresh"));
       state.direction = integer(parameters.get("direction")) ?? 0;
       state.latents = [numbers(parameters.get("latent0")), numbers(parameters.get("latent1"))];
+      key = ""; // the form is to show what was restored
       fillRuns();
     },
     save,
@@ -329,6 +369,8 @@
     },
     news({ changed, gone }) {
       if (gone.length || changed.some((run) => !names.includes(run.name))) fillRuns();
+      const lost = gone.filter((name) => state.runs.includes(name));
+      if (lost.length && !byId("explore").hidden) trouble(`${lost.join(", ")}: no longer here. What is shown was computed before.`);
     },
   };
 

@@ -1,7 +1,7 @@
 "use strict";
 // Which view is shown, dark or light, and the line to the server.
 (() => {
-  const { byId, ask, readAddress, shared, trouble } = recombine;
+  const { byId, ask, readAddress, say, shared, trouble } = recombine;
   const views = { runs: recombine.runs, explore: recombine.explore };
 
   const remember = { get: () => { try { return localStorage.getItem("recombine-theme"); } catch { return null; } },
@@ -13,9 +13,11 @@
     byId("theme").textContent = tone === "dark" ? "Light" : "Dark";
   }
 
-  async function show() {
-    const [view] = readAddress();
-    const name = views[view] ? view : "runs";
+  // `anew`: somebody has followed a link; what it says goes before what was there. The views' own links say nothing.
+  async function show(anew = false) {
+    const [view, parameters] = readAddress();
+    const name = Object.hasOwn(views, view) ? view : "runs";
+    if (anew && parameters.size) views[name].restore(parameters);
     for (const one of Object.keys(views)) {
       byId(one).hidden = one !== name;
       if (one === name) byId(`to-${one}`).setAttribute("aria-current", "page");
@@ -34,12 +36,17 @@
   // A page that nobody sees does not listen (a browser has few lines to one server), and catches up when it is seen again.
   let source = null;
   let number = 0;
+  let retry = null;
   function follow() {
+    clearTimeout(retry);
     source?.close();
     if (document.hidden) return;
     source = new EventSource(`/api/events?since=${number}`);
-    source.onopen = () => (byId("live").textContent = "live");
-    source.onerror = () => (byId("live").textContent = "not connected; trying again …");
+    source.onopen = () => say("live", "live");
+    source.onerror = () => {
+      say("live", "not connected; trying again …");
+      if (source.readyState === EventSource.CLOSED) retry = setTimeout(follow, 3000); // the browser has given up
+    };
     source.onmessage = (event) => {
       const news = JSON.parse(event.data);
       views.runs.news(news);
@@ -61,16 +68,16 @@
     show();
   });
   document.querySelectorAll("form").forEach((form) => form.addEventListener("submit", (event) => event.preventDefault()));
-  addEventListener("hashchange", show);
+  addEventListener("hashchange", () => show(true));
 
   paint(remember.get() ?? (dark.matches ? "dark" : "light"));
   ask("/api/runs").then((answer) => {
     Object.assign(shared, { themes: answer.themes, colors: answer.colors, quantiles: answer.quantiles });
     byId("directory").textContent = answer.directory;
+    byId("version").textContent = answer.version;
     const [view, parameters] = readAddress();
-    const none = new URLSearchParams();
-    views.runs.start(view === "runs" ? parameters : none, answer);
-    views.explore.start(view === "explore" ? parameters : none, answer);
+    views.runs.start(answer);
+    for (const name of Object.keys(views)) views[name].restore(name === view ? parameters : new URLSearchParams());
     number = answer.number;
     follow();
     document.addEventListener("visibilitychange", follow);

@@ -1,7 +1,7 @@
 "use strict";
 // The table of runs, their curves, and what is known of studies and sweeps.
 (() => {
-  const { byId, element, ask, shared, colorOf, plot, unplot, number, writeAddress, trouble } = recombine;
+  const { byId, element, ask, say, shared, colorOf, plot, unplot, number, writeAddress, trouble } = recombine;
   const runs = new Map();
   const rows = new Map();
   const state = { filter: "", sort: "name", down: false, picked: new Set(), metric: "ood", means: true, study: "" };
@@ -23,12 +23,14 @@
     row.firstChild.firstChild.checked = state.picked.has(run.name);
     cells(run).forEach(([text, kind], i) => {
       const cell = row.children[i + 2];
-      if (cell.textContent !== String(text)) cell.textContent = text;
       cell.className = kind ?? "";
       if (kind === "state") {
+        const why = run.error ? `: ${run.error}` : "";
+        if (cell.textContent === text + why) return;
         cell.dataset.state = text;
         cell.title = run.error ?? "";
-      }
+        cell.replaceChildren(text, ...(why ? [element("span", { class: "why", text: why })] : []));
+      } else if (cell.textContent !== String(text)) cell.textContent = text;
     });
     return row;
   }
@@ -57,13 +59,17 @@
     const visible = [...runs.values()].filter(shown).sort(compare);
     const now = visible.slice(0, most).map(rowOf);
     const body = byId("table").tBodies[0];
-    if (body.rows.length !== now.length || now.some((row, i) => body.rows[i] !== row)) body.replaceChildren(...now);
+    if (body.rows.length !== now.length || now.some((row, i) => body.rows[i] !== row)) {
+      const focused = document.activeElement;
+      body.replaceChildren(...now);
+      if (focused !== document.activeElement && focused.isConnected) focused.focus({ preventScroll: true });
+    }
     byId("table").setAttribute("aria-rowcount", visible.length + 1);
     document.querySelectorAll("#table thead button").forEach((button) => {
       const way = button.dataset.sort === state.sort ? (state.down ? "descending" : "ascending") : "none";
       button.closest("th").setAttribute("aria-sort", way);
     });
-    byId("count").textContent = `${visible.length.toLocaleString("en")} of ${runs.size.toLocaleString("en")} runs, ${state.picked.size.toLocaleString("en")} selected`;
+    say("count", `${visible.length.toLocaleString("en")} of ${runs.size.toLocaleString("en")} runs, ${state.picked.size.toLocaleString("en")} selected`);
   }
 
   function arrangeAnew() {
@@ -97,26 +103,37 @@
   function changed() {
     arrange();
     save();
+    turn += 1;
     clearTimeout(pending);
-    pending = setTimeout(() => Promise.all([curves(), difference()]).catch((error) => trouble(error.message)), 120);
+    pending = setTimeout(redraw, 120);
+  }
+
+  function redraw() {
+    return Promise.all([curves(), difference()]).then(() => trouble(null), (error) => trouble(error.message));
   }
 
   const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 
+  // Student's t: the server's for few, its expansion around the normal distribution's for many.
+  function quantile(count) {
+    const z = shared.quantiles.normal;
+    return shared.quantiles[count] ?? z + (z ** 3 + z) / (4 * (count - 1));
+  }
+
   // As `interval` in series.py: nothing from one seed, the range of two, a t-interval of the mean of more.
   function interval(values) {
     if (values.length < 2) return [null, null];
-    if (values.length === 2 || !shared.quantiles[values.length]) return [Math.min(...values), Math.max(...values)];
+    if (values.length === 2) return [Math.min(...values), Math.max(...values)];
     const center = mean(values);
     const variance = values.reduce((sum, value) => sum + (value - center) ** 2, 0) / (values.length - 1);
-    const half = shared.quantiles[values.length] * Math.sqrt(variance / values.length);
+    const half = quantile(values.length) * Math.sqrt(variance / values.length);
     return [center - half, center + half];
   }
 
   const oneColumn = () => (byId("curves").clientWidth < 480 ? { columns: 1 } : {});
   // Few enough points for a pointer to find the nearest one.
   const FEW = 4000;
-  const near = { name: "near", select: { type: "point", on: "pointermove", nearest: true, clear: "pointerout", fields: ["line", "step"] } };
+  const near = { name: "near", select: { type: "point", on: "pointermove", nearest: true, clear: "pointerout", fields: ["runs", "step"] } };
   // From a little below all but the lowest values: a run's first are far from where it gets to.
   function lowest(points) {
     const sorted = points.map((point) => point.mean).sort((a, b) => a - b);
@@ -129,16 +146,16 @@
     encoding: {
       x: { field: "step", type: "quantitative", title: "step", axis: { format: "~s", tickCount: 6 } },
       color: { field: "model", type: "nominal", scale: { domain: models, range: models.map(colorOf) }, legend: { title: null, symbolType: "stroke", symbolOpacity: 1, ...oneColumn() } },
-      detail: { field: "line" },
+      detail: { field: "runs" },
     },
     layer: [
       ...(intervals ? [{ data: { name: "points" }, mark: { type: "area", opacity: 0.18, clip: true }, encoding: { y: { field: "from", type: "quantitative" }, y2: { field: "to" } } }] : []),
       { data: { name: "points" }, mark: { type: "line", strokeWidth: few ? 2 : 1, opacity: few ? 1 : 0.5, clip: true, tooltip: few ? null : { content: "encoding" } },
-        encoding: { ...(few ? {} : { tooltip: [{ field: "line", title: "runs" }] }), strokeDash: { field: "support", type: "nominal", legend: { title: null, ...oneColumn() } }, y: { field: "mean", type: "quantitative", title: metric === "loss" ? "loss" : "R²",
+        encoding: { ...(few ? {} : { tooltip: [{ field: "runs" }] }), strokeDash: { field: "support", type: "nominal", legend: { title: null, ...oneColumn() } }, y: { field: "mean", type: "quantitative", title: metric === "loss" ? "loss" : "R²",
           scale: metric === "loss" ? { type: "log" } : { domain: [low, 1], nice: false, clamp: true } } } },
       ...(few ? [{ data: { name: "points" }, params: [near], mark: { type: "point", filled: true, size: 60 },
         encoding: { y: { field: "mean", type: "quantitative" }, opacity: { condition: { param: "near", empty: false, value: 1 }, value: 0 },
-          tooltip: [{ field: "line", title: "runs" }, { field: "step", format: "," }, { field: "mean", format: ".4f" }, { field: "seeds", title: "seeds" }] } }] : []),
+          tooltip: [{ field: "runs" }, { field: "step", format: "," }, { field: "mean", format: ".4f" }, { field: "seeds", title: "seeds" }] } }] : []),
     ],
   });
 
@@ -151,19 +168,36 @@
     const wanted = names.filter((name) => known.get(name)?.stamp !== stamp(name));
     const many = wanted.length > 100;
     while (wanted.length && isWanted()) { // an address can only be so long
-      if (many) byId("reading").textContent = `reading: ${wanted.length.toLocaleString("en")} to go`;
+      if (many) say("reading", `reading: ${wanted.length.toLocaleString("en")} to go`);
       const some = wanted.splice(0, 1);
       for (let length = 0; wanted.length && some.length < 100 && length < 8000; length += 5 + encodeURIComponent(some.at(-1)).length) some.push(wanted.shift());
       const stamps = new Map(some.map((name) => [name, stamp(name)]));
       const found = await ask("/api/curves", [["metric", metric], ["points", points], ...some.map((name) => ["run", name])]);
       for (const [name, curve] of Object.entries(found)) known.set(name, { ...curve, stamp: stamps.get(name) });
     }
-    byId("reading").textContent = "";
+    say("reading", "");
   }
 
-  let turn = 0;
-  async function curves() {
-    turn += 1;
+  // One drawing at a time, and once more if anything has come meanwhile: however fast the news, each is finished.
+  let turn = 0; // counts what was asked for: an answer to an earlier question is not waited for
+  let wanted = false;
+  let underWay = null;
+  function curves() {
+    wanted = true;
+    underWay ??= (async () => {
+      try {
+        while (wanted) {
+          wanted = false;
+          await drawCurves();
+        }
+      } finally {
+        underWay = null;
+      }
+    })();
+    return underWay;
+  }
+
+  async function drawCurves() {
     const mine = turn;
     const { metric, means } = state;
     const names = [...state.picked].filter((name) => runs.has(name));
@@ -174,9 +208,9 @@
       const run = runs.get(name);
       const curve = known.get(name);
       if (!run || !curve) continue;
-      const line = means ? `${run.study === "." ? "" : `${run.study}: `}${run.model} on ${run.support}` : name;
-      if (!lines.has(line)) lines.set(line, { line, model: run.model, support: run.support, ends: [], steps: new Map() });
-      const { ends, steps } = lines.get(line);
+      const of = means ? `${run.study} ${run.configuration}` : name; // a mean is over seeds of one configuration
+      if (!lines.has(of)) lines.set(of, { line: means ? name.replace(/-seed\d+$/, "") : name, model: run.model, support: run.support, ends: [], steps: new Map() });
+      const { ends, steps } = lines.get(of);
       let end = -1;
       curve.steps.forEach((step, i) => {
         const value = curve.values[i];
@@ -194,12 +228,13 @@
         if (values.length < ends.filter((end) => end >= step).length) continue;
         const [low, high] = interval(values);
         const center = mean(values);
-        points.push({ line, step, model, support, mean: center, low, high, seeds: values.length, from: low ?? center, to: high ?? center });
+        points.push({ runs: line, model, support, step, mean: center, low, high, seeds: values.length });
       }
     }
     const models = [...new Set(points.map((point) => point.model))].sort();
     if (!points.length) return unplot("curves", names.length ? "Nothing was measured yet." : "Select runs to see their curves.");
-    await plot("curves", curveSpec(models, metric, points.some((point) => point.low !== null), points.length <= FEW, lowest(points)), { points });
+    await plot("curves", curveSpec(models, metric, points.some((point) => point.low !== null), points.length <= FEW, lowest(points)),
+      { points: points.map((point) => ({ ...point, from: point.low ?? point.mean, to: point.high ?? point.mean })) }, points);
   }
 
   async function difference() {
@@ -230,7 +265,7 @@
       place.replaceChildren(element("p", { class: "soft", text: "No study yet." }));
       return;
     }
-    const answer = await ask("/api/claims", [["study", state.study]]);
+    const answer = await ask("/api/claims", [["study", state.study]]).catch((error) => ({ error: error.message }));
     if (answer.again) laterClaims(1000 * answer.again);
     const left = answer.left_out?.length ? [element("p", { class: "soft", text: `without what cannot be read: ${answer.left_out.join(", ")}` })] : [];
     if (answer.error) {
@@ -239,12 +274,13 @@
     }
     place.replaceChildren(element("ul", {}, ...answer.verdicts.map((verdict) => {
       const [kind, sign] = BADGES[verdict.state] ?? ["open", "?"];
-      return element("li", { title: verdict.note ?? "" }, element("span", { class: `badge ${kind}`, text: `${sign} ${verdict.state}` }), ` ${verdict.number}. ${verdict.claim ?? verdict.sentence ?? ""}`);
+      return element("li", {}, element("span", { class: `badge ${kind}`, text: `${sign} ${verdict.state}` }), ` ${verdict.number}. ${verdict.claim ?? verdict.sentence ?? ""}`,
+        ...(verdict.note ? [element("p", { class: "soft note", text: verdict.note })] : []));
     })), ...left);
   }
 
   function laterClaims(milliseconds) {
-    judging ??= setTimeout(() => claims().catch((error) => trouble(error.message)), milliseconds);
+    judging ??= setTimeout(claims, milliseconds);
   }
 
   function studies() {
@@ -264,16 +300,20 @@
       if (sweep.error) return element("p", { class: "sweep", text: `sweep ${sweep.name}: ${sweep.error}` });
       const done = sweep.states.done ?? 0;
       const text = Object.entries(sweep.states).map(([name, many]) => `${many.toLocaleString("en")} ${name}`).join(", ");
-      const best = sweep.best ? ` · best R² ood ${number(sweep.best[0])} (${sweep.best[1]})` : "";
+      const best = sweep.best ? ` · best so far, by R² for selection: ${sweep.best[1]} (${number(sweep.best[0])})` : "";
       return element("p", { class: "sweep" }, element("progress", { max: sweep.runs, value: done, "aria-label": `sweep ${sweep.name}` }), ` sweep ${sweep.name}: ${text}${best}`);
     }));
   }
 
   recombine.runs = {
     all: runs,
-    start(parameters, answer) {
+    start(answer) {
       for (const run of answer.runs) runs.set(run.name, run);
       sweeps = answer.sweeps;
+      drawSweeps();
+    },
+    restore(parameters) {
+      turn += 1;
       state.filter = parameters.get("q") ?? "";
       state.sort = parameters.get("sort") ?? "name";
       state.down = parameters.has("down");
@@ -285,9 +325,9 @@
       byId("filter").value = state.filter;
       byId("metric").value = state.metric;
       byId("means").checked = state.means;
-      arrange();
+      refill();
+      arrangeAnew();
       studies();
-      drawSweeps();
     },
     show: () => Promise.all([curves(), difference(), claims()]),
     save,
@@ -314,7 +354,8 @@
       drawSweeps();
       studies();
       if (byId("runs").hidden) return;
-      if (measured || gone.length) changed();
+      if (gone.length) changed();
+      else if (measured) curves().then(() => trouble(null), (error) => trouble(error.message));
       if (gone.length || some.some((run) => run.study === state.study)) laterClaims(2000);
     },
   };
@@ -351,6 +392,6 @@
   byId("study").addEventListener("change", (event) => {
     state.study = event.target.value;
     save();
-    claims().catch((error) => trouble(error.message));
+    claims();
   });
 })();
