@@ -3,6 +3,7 @@
 import asyncio
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from recombine.errors import InputError
@@ -39,7 +40,7 @@ class Verdicts:
             stamps = [seen.stamp for seen in runs]
             known = self.kept.get(study)
             if known is None or (known.stamps != stamps and time.monotonic() >= known.until):
-                answer, seconds = await asyncio.to_thread(_timed, runs)
+                answer, seconds = await asyncio.to_thread(_timed, runs, self.library.root)
                 self.spent += seconds
                 known = self.kept[study] = Judged(stamps, answer, time.monotonic() + PACE * seconds)
         if known.stamps == stamps:
@@ -47,12 +48,12 @@ class Verdicts:
         return known.answer | {"again": round(max(1.0, known.until - time.monotonic()), 1)}
 
 
-def _timed(runs: list[Seen]) -> tuple[dict[str, Any], float]:
+def _timed(runs: list[Seen], root: Path) -> tuple[dict[str, Any], float]:
     start = time.thread_time()
-    return _judge(runs), time.thread_time() - start
+    return _judge(runs, root), time.thread_time() - start
 
 
-def _judge(runs: list[Seen]) -> dict[str, Any]:
+def _judge(runs: list[Seen], root: Path) -> dict[str, Any]:
     from recombine.experiment.reference import REFERENCES_DIRECTORY
     from recombine.report.collect import read_run, study_of
     from recombine.report.verdict import judge
@@ -70,7 +71,7 @@ def _judge(runs: list[Seen]) -> dict[str, Any]:
             left_out.append(seen.name)
     try:
         return {"verdicts": [verdict.as_dict() for verdict in judge(study_of(read))], "left_out": left_out}
-    except InputError as error:
-        return {"error": str(error), "left_out": left_out}
+    except InputError as error:  # it names paths, of which the page's reader knows the part below the directory
+        return {"error": f"no verdicts: some of these runs {error.expected.replace(f'{root}/', '')}", "left_out": left_out}
     except Exception as error:  # rows of metrics that are JSON, and not what a run writes
         return {"error": f"{type(error).__name__}: {error}", "left_out": left_out}

@@ -39,7 +39,7 @@
     let row = rows.get(run.name);
     if (row) return row;
     const box = element("input", { type: "checkbox", "aria-label": `select ${run.name}`, onchange: () => pick(run.name, box.checked) });
-    row = element("tr", {}, element("td", {}, box), element("th", { scope: "row", text: run.name, title: run.name }));
+    row = element("tr", {}, element("td", {}, box), element("th", { scope: "row", title: run.name }, element("bdi", { text: run.name })));
     for (let i = 0; i < 8; i += 1) row.append(element("td"));
     rows.set(run.name, row);
     return fill(row, run);
@@ -136,22 +136,23 @@
   const near = { name: "near", select: { type: "point", on: "pointermove", nearest: true, clear: "pointerout", fields: ["runs", "step"] } };
   // From a little below all but the lowest values: a run's first are far from where it gets to.
   function lowest(points) {
-    const sorted = points.map((point) => point.mean).sort((a, b) => a - b);
+    const begun = points.filter((point) => point.step > 0);
+    const sorted = (begun.length ? begun : points).map((point) => point.mean).sort((a, b) => a - b);
     return Math.max(-1, Math.min(0.9, Math.floor(10 * (sorted[Math.floor(sorted.length / 20)] ?? 0) - 0.5) / 10));
   }
 
-  const curveSpec = (models, metric, intervals, few, low) => ({
+  const curveSpec = (models, supports, metric, intervals, few, low) => ({
     $schema: "https://vega.github.io/schema/vega-lite/v6.json",
-    width: "container", height: 300, autosize: { type: "fit", contains: "padding" },
+    width: "container", height: 300 + (supports > 1 ? 40 : 0) + (byId("curves").clientWidth < 480 ? 18 * (models.length + supports) : 0), autosize: { type: "fit", contains: "padding" },
     encoding: {
       x: { field: "step", type: "quantitative", title: "step", axis: { format: "~s", tickCount: 6 } },
       color: { field: "model", type: "nominal", scale: { domain: models, range: models.map(colorOf) }, legend: { title: null, symbolType: "stroke", symbolOpacity: 1, ...oneColumn() } },
       detail: { field: "runs" },
     },
     layer: [
-      ...(intervals ? [{ data: { name: "points" }, mark: { type: "area", opacity: 0.18, clip: true }, encoding: { y: { field: "from", type: "quantitative" }, y2: { field: "to" } } }] : []),
+      ...(intervals ? [{ data: { name: "points" }, transform: [{ filter: "datum.step > 0" }], mark: { type: "area", opacity: 0.18, clip: true }, encoding: { y: { field: "from", type: "quantitative" }, y2: { field: "to" } } }] : []),
       { data: { name: "points" }, mark: { type: "line", strokeWidth: few ? 2 : 1, opacity: few ? 1 : 0.5, clip: true, tooltip: few ? null : { content: "encoding" } },
-        encoding: { ...(few ? {} : { tooltip: [{ field: "runs" }] }), strokeDash: { field: "support", type: "nominal", legend: { title: null, ...oneColumn() } }, y: { field: "mean", type: "quantitative", title: metric === "loss" ? "loss" : "R²",
+        encoding: { ...(few ? {} : { tooltip: [{ field: "runs" }] }), strokeDash: { field: "support", type: "nominal", legend: supports > 1 ? { title: null, orient: "bottom", ...oneColumn() } : null }, y: { field: "mean", type: "quantitative", title: metric === "loss" ? "loss" : "R²",
           scale: metric === "loss" ? { type: "log" } : { domain: [low, 1], nice: false, clamp: true } } } },
       ...(few ? [{ data: { name: "points" }, params: [near], mark: { type: "point", filled: true, size: 60 },
         encoding: { y: { field: "mean", type: "quantitative" }, opacity: { condition: { param: "near", empty: false, value: 1 }, value: 0 },
@@ -233,7 +234,8 @@
     }
     const models = [...new Set(points.map((point) => point.model))].sort();
     if (!points.length) return unplot("curves", names.length ? "Nothing was measured yet." : "Select runs to see their curves.");
-    await plot("curves", curveSpec(models, metric, points.some((point) => point.low !== null), points.length <= FEW, lowest(points)),
+    const supports = new Set(points.map((point) => point.support)).size;
+    await plot("curves", curveSpec(models, supports, metric, points.some((point) => point.low !== null), points.length <= FEW, lowest(points)),
       { points: points.map((point) => ({ ...point, from: point.low ?? point.mean, to: point.high ?? point.mean })) }, points);
   }
 
@@ -288,7 +290,8 @@
     for (const run of runs.values()) counts.set(run.study, (counts.get(run.study) ?? 0) + 1);
     const names = [...counts.keys()].sort();
     const select = byId("study");
-    if (!names.includes(state.study)) state.study = [...names].sort((a, b) => counts.get(b) - counts.get(a))[0] ?? "";
+    const swept = new Set(sweeps.map((sweep) => sweep.name)); // of whose configurations claims cannot be judged together
+    if (!names.includes(state.study)) state.study = [...names].sort((a, b) => swept.has(a) - swept.has(b) || counts.get(b) - counts.get(a))[0] ?? "";
     if (JSON.stringify([...select.options].map((option) => option.value)) !== JSON.stringify(names)) {
       select.replaceChildren(...names.map((name) => element("option", { value: name, text: name === "." ? "this directory" : name })));
     }
