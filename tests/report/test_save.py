@@ -1,6 +1,7 @@
 """Pictures as files."""
 
 import zlib
+from io import BytesIO
 from pathlib import Path
 from struct import pack, unpack
 
@@ -41,7 +42,11 @@ def test_the_same_picture_in_fewer_bytes() -> None:
 
 def test_a_chart_is_saved_small(tmp_path: Path) -> None:
     chart = alt.Chart(alt.Data(values=[{"a": 1, "b": 2}, {"a": 3, "b": 4}])).mark_line().encode(x="a:Q", y="b:Q")
-    save_figure(chart, tmp_path / "a.png")
+    save_figure(chart, tmp_path / "a.png", tmp_path / "a.svg")
     png = (tmp_path / "a.png").read_bytes()
+    drawn = BytesIO()
+    chart.save(drawn, format="png", scale_factor=2)
+    assert png == compressed(drawn.getvalue()), "though it is drawn once for both files"
+    assert (tmp_path / "a.svg").read_text().startswith("<svg")
     assert len(compressed(png)) == len(png), "it was compressed already"
     assert chunks(png)[-1] == (b"IEND", b"")

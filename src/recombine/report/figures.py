@@ -37,10 +37,9 @@ def write_figures(study: "Study", directory: Path) -> list[Path]:
     directory.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, figure in figures(study).items():
-        for suffix in ("png", "svg"):
-            path = directory / f"{name}.{suffix}"
-            save_figure(figure, path)
-            paths.append(path)
+        files = [directory / f"{name}.{suffix}" for suffix in ("png", "svg")]
+        save_figure(figure, *files)
+        paths += files
     return paths
 
 

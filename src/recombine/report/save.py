@@ -2,23 +2,27 @@
 
 import re
 import zlib
+from io import StringIO
 from pathlib import Path
 from struct import pack, unpack
 
 import altair as alt
+import vl_convert
 
 from recombine.files import replacing
 
 
-def save_figure(chart: alt.TopLevelMixin, path: Path) -> None:
-    """PNG (at twice the size, for dense screens) or SVG, by the name's ending."""
-    kind = "svg" if path.suffix.lower() == ".svg" else "png"
-    with replacing("figure", path) as temporary:
-        chart.save(str(temporary), format=kind, scale_factor=2)
-        if kind == "svg":
-            temporary.write_text(_renumber(temporary.read_text(encoding="utf-8")), encoding="utf-8")
-        else:
-            temporary.write_bytes(compressed(temporary.read_bytes()))
+def save_figure(chart: alt.TopLevelMixin, *paths: Path) -> None:
+    """PNG (at twice the size, for dense screens) or SVG, by each name's ending; drawn once for all of them."""
+    drawn = StringIO()
+    chart.save(drawn, format="svg")
+    svg = _renumber(drawn.getvalue())
+    for path in paths:
+        with replacing("figure", path) as temporary:
+            if path.suffix.lower() == ".svg":
+                temporary.write_text(svg, encoding="utf-8")
+            else:
+                temporary.write_bytes(compressed(vl_convert.svg_to_png(svg, scale=2)))
 
 
 def compressed(png: bytes) -> bytes:

@@ -19,8 +19,7 @@ def write_sweep_report(results: SweepResults, out: Path) -> Path:
     """The page and its figures (PNG, SVG); the page's path."""
     make_directories(out)
     for name, chart in sweep_figures(results).items():
-        for suffix in ("png", "svg"):
-            save_figure(chart, out / f"{name}.{suffix}")
+        save_figure(chart, *(out / f"{name}.{suffix}" for suffix in ("png", "svg")))
     write_document(out / PAGE, render(results))
     return out / PAGE
 
