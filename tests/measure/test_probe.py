@@ -1,5 +1,6 @@
 """The probe against scikit-learn, from a model's own trace; and scores by mask against a sum over episodes."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,10 +14,11 @@ from recombine.measure.probe import fit_probe, score_probe
 from recombine.measure.r2 import score, score_by_mask
 from recombine.measure.token_probe import score_token_probe, token_moments
 from recombine.model.batch import PLAIN
-from recombine.model.build import build_model
+from recombine.model.build import Model, build_model
 from recombine.model.output import Output, Reading, Trace
 from recombine.preset import preset_config
 from recombine.stream import Stream
+from recombine.task.episode import Episode
 from recombine.task.split import sample_masks
 from recombine.train.step import config_teacher
 
@@ -30,10 +32,15 @@ def read_two_sets(kind: str, compute: ComputeConfig):
     return model, fitted_on, scored_on, read(model, fitted_on, compute), read(model, scored_on, compute)
 
 
+@eqx.filter_jit
+def trace_of(model: Model, episodes: Episode) -> Trace:
+    return jax.vmap(model)(episodes.context_x, episodes.context_y, episodes.query_x).trace
+
+
 @pytest.mark.parametrize("kind", ["transformer", "hypertransformer"])
 def test_agrees_with_scikit_learn(kind: str) -> None:
     model, fitted_on, scored_on, *_ = read_two_sets(kind, PLAIN)
-    traces = [jax.vmap(model)(e.context_x, e.context_y, e.query_x).trace for e in (fitted_on, scored_on)]
+    traces = [trace_of(model, episodes) for episodes in (fitted_on, scored_on)]
     _, _, _, fitted, scored = read_two_sets(kind, ComputeConfig(path="fast"))
     probe = fit_probe(fitted, fitted_on.latent)
     assert probe is not None
@@ -58,7 +65,7 @@ def test_reading_the_contexts_tokens_agrees_with_scikit_learn(kind: str) -> None
     model, fitted_on, scored_on, *_ = read_two_sets(kind, PLAIN)
     moments = [token_moments(model, episodes) for episodes in (fitted_on, scored_on)]
     found = score_token_probe(*moments, latent_dim=6)
-    traces = [jax.vmap(model)(e.context_x, e.context_y, e.query_x).trace for e in (fitted_on, scored_on)]
+    traces = [trace_of(model, episodes) for episodes in (fitted_on, scored_on)]
     z, z_new = (np.asarray(e.latent, np.float64) for e in (fitted_on, scored_on))
     for point in range(3):
         x, x_new = (np.asarray(trace.residual[:, point, :-1], np.float64) for trace in traces)

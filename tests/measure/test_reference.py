@@ -27,7 +27,7 @@ def batch(split: Split, length: int, count: int) -> tuple[Teacher, Episode]:
     return sample_split(0, split, TEACHER, SUPPORT, length, count)
 
 
-def r2(name: str, split: Split, length: int, count: int = 500) -> float:
+def r2(name: str, split: Split, length: int, count: int = 200) -> float:
     teacher, episodes = batch(split, length, count)
     return score(predict_reference(REFERENCES[name], teacher, episodes, split), episodes).r2
 

@@ -16,6 +16,7 @@ from recombine.task.split import sample_split
 from recombine.train.step import config_teacher, query_loss
 
 KINDS = ("transformer", "hypertransformer")
+predict = eqx.filter_jit(predict_batch)
 FAST, PLAIN = ComputeConfig(path="fast"), ComputeConfig(path="plain")
 
 # Each number of layers, with another number of heads and another of the open readings.
@@ -85,9 +86,9 @@ def test_every_parameter_has_its_gradient(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_same_predictions_at_the_papers_sizes(kind: str) -> None:
     config = preset_config("paper", kind)
-    model = build_model(config, key=jax.random.key(2))
+    model = eqx.filter_jit(build_model)(config, key=jax.random.key(2))
     _, e = sample_split(0, "ood", config_teacher(config), config.task.support, 32, 8)
-    fast, plain = (predict_batch(model, e.context_x, e.context_y, e.query_x, compute) for compute in (FAST, PLAIN))
+    fast, plain = (predict(model, e.context_x, e.context_y, e.query_x, compute) for compute in (FAST, PLAIN))
     np.testing.assert_allclose(fast, plain, rtol=1e-4, atol=1e-5)
 
 
@@ -104,5 +105,5 @@ def test_a_model_of_another_make_takes_the_plain_path() -> None:
     built, e = make("transformer", {})
     other = eqx.filter_jit(lambda *inputs: built(*inputs))
     assert not isinstance(other, TrunkModel)
-    fast, plain = (predict_batch(model, e.context_x, e.context_y, e.query_x, FAST) for model in (other, built))
+    fast, plain = (predict(model, e.context_x, e.context_y, e.query_x, FAST) for model in (other, built))
     np.testing.assert_allclose(fast, plain, rtol=1e-4, atol=1e-5)

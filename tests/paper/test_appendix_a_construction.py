@@ -40,6 +40,14 @@ def test_linear_transformer(layers: int) -> None:
     np.testing.assert_allclose(model(E), forward_by_numpy(model, np.asarray(E, float)), rtol=1e-3, atol=1e-4)
 
 
+@jax.jit
+def constructed(theta: jax.Array, A: jax.Array, x: jax.Array, z: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The last residual stream, and the output: one program for each choice of sizes."""
+    (o, h), model = A.shape, construct(theta, A)
+    E = model(construction_tokens(x, z, h, o))
+    return E, construction_output(E, o)
+
+
 sizes = st.integers(1, 7)
 
 
@@ -53,9 +61,7 @@ def test_the_construction_is_the_hypernetwork(M: int, d: int, h: int, o: int, se
     u = np.einsum("m,mhd,d->h", z, theta, x)
     expected = A @ gelu(u)
     with jax.enable_x64(True):
-        model = construct(jnp.asarray(theta), jnp.asarray(A))
-        E = model(construction_tokens(jnp.asarray(x), jnp.asarray(z), h, o))
-        output = np.asarray(construction_output(E, o))
+        E, output = map(np.asarray, constructed(theta, A, x, z))
     np.testing.assert_allclose(output, expected, rtol=1e-11, atol=1e-12)
     # "the residual stream would then equal (0_d, zᵀ, W(z)x, 0_o)": the feedforward adds to the output slot alone.
     np.testing.assert_allclose(E[1, : d + M + h], [*np.zeros(d), *z, *u], rtol=1e-11, atol=1e-12)

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 import pytest
@@ -138,6 +139,7 @@ def test_the_latent_does_not_see_the_query() -> None:
 
 def test_the_generated_layer_starts_at_unit_scale() -> None:
     """W(ẑ) x has unit variance at initialisation, at the paper's sizes, and init_scale multiplies it."""
+    latents = eqx.filter_jit(lambda model, e: jax.vmap(model)(e.context_x, e.context_y, e.query_x).trace.latent)
     for scale, base in ((1.0, False), (3.0, False), (1.0, True)):
         changes = {"kind": "hypertransformer", "init_scale": scale, "base_weights": base}
         config = override(Config(), {"model": changes})
@@ -146,7 +148,7 @@ def test_the_generated_layer_starts_at_unit_scale() -> None:
             model = build_model(config, key=jax.random.key(seed))
             teacher = run_teacher(seed, config.task.support, 16, 16)
             _, episodes = sample_split(seed, "in_dist", teacher, config.task.support, 32, 50)
-            z = jax.vmap(model)(episodes.context_x, episodes.context_y, episodes.query_x).trace.latent
+            z = latents(model, episodes)
             assert isinstance(model, Hypertransformer)
             W = np.einsum("em,mhd->ehd", z, model.theta) + (0.0 if model.base is None else np.asarray(model.base))
             spread.append(np.var(np.einsum("ehd,ed->eh", W, episodes.query_x)))

@@ -112,12 +112,13 @@ def test_a_batch_in_pieces_has_the_gradient_of_the_whole(kind, monkeypatch: pyte
     config = preset_config("smoke", kind)
     state = init_state(config)
     _, episodes = sample_split(config.seed, "train", config_teacher(config), config.task.support, 8, 16, step=0)
-    plain = jax.value_and_grad(lambda parameters, rest: query_loss(eqx.combine(parameters, rest), episodes))
-    loss, gradient = plain(*eqx.partition(state.model, eqx.is_inexact_array))
+    loss, gradient = eqx.filter_jit(eqx.filter_value_and_grad(query_loss))(state.model, episodes)
     for tokens, pieces in ((16 * 8, 1), (4 * 8, 4), (2 * 8, 8)):
         monkeypatch.setattr(step_module, "NUMBERS_AT_ONCE", tokens * 16)
         assert step_module._num_pieces(16, 8 * 16) == pieces
-        found_loss, found = step_module._loss_and_gradient(config, state.model, episodes)
+        # A function of its own each time: the number of pieces is read while it is compiled.
+        in_pieces = eqx.filter_jit(lambda *inputs: step_module._loss_and_gradient(config, *inputs))
+        found_loss, found = in_pieces(state.model, episodes)
         np.testing.assert_allclose(found_loss, loss, rtol=1e-5)
         for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(gradient), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
@@ -144,7 +145,7 @@ def test_the_loss_is_the_mse_at_the_query_and_falls(kind) -> None:
     state = init_state(config)
     _, episodes = sample_split(config.seed, "train", tasks.teacher, config.task.support, 8, 16, step=0)
     loss = one_step(config, state).loss
-    predicted = jax.vmap(state.model)(episodes.context_x, episodes.context_y, episodes.query_x).y
+    predicted = eqx.filter_jit(jax.vmap(state.model))(episodes.context_x, episodes.context_y, episodes.query_x).y
     np.testing.assert_allclose(loss, np.mean((predicted - episodes.query_y) ** 2), rtol=1e-5)
     losses = np.concatenate([snapshot.losses for snapshot in train(config, tasks, state, 0, 100)])
     assert losses[-50:].mean() < 0.7 * losses[:50].mean()
@@ -163,8 +164,9 @@ def test_the_gradient_against_finite_differences(kind) -> None:
         keys = iter(jax.random.split(jax.random.key(1), 100))
         direction = jax.tree.map(lambda leaf: jax.random.normal(next(keys), leaf.shape, leaf.dtype), model)
         slope = sum(jnp.sum(g * d) for g, d in zip(jax.tree.leaves(gradient), jax.tree.leaves(direction), strict=True))
+        loss = eqx.filter_jit(query_loss)
         ahead, behind = (
-            query_loss(jax.tree.map(lambda p, d, e=e: p + e * d, model, direction), episodes) for e in (1e-6, -1e-6)
+            loss(jax.tree.map(lambda p, d, e=e: p + e * d, model, direction), episodes) for e in (1e-6, -1e-6)
         )
         np.testing.assert_allclose((ahead - behind) / 2e-6, slope, rtol=1e-5)
 
