@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections import Counter, deque
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -19,14 +20,15 @@ from recombine.experiment.rundir import RunDirectory
 from tests.reliability.small_run import small_config
 
 
-def train_job(path: Path, **changes) -> Job:
+def train_job(path: Path, after: Sequence[str] = (), **changes) -> Job:
     request = {"kind": "train", "config": write_toml(small_config(**changes)), "path": str(path), "own": None}
-    return Job(path.name, request | {"after": ["scorecard", "selection"]})
+    return Job(path.name, request | {"after": list(after)})
 
 
 def test_a_failing_job_does_not_stop_the_others(tmp_path: Path) -> None:
     bad = Job("bad", {"kind": "train", "config": "nonsense = 1", "path": str(tmp_path / "bad"), "own": None})
-    events = list(run_jobs([bad, train_job(tmp_path / "good")], 1, StopRequest()))
+    good = train_job(tmp_path / "good", after=["scorecard", "selection"])
+    events = list(run_jobs([bad, good], 1, StopRequest()))
     ends = {event.job.name: event for event in events if event.kind in ("done", "failed")}
     assert ends["bad"].kind == "failed"
     assert "nonsense" in ends["bad"].data["error"]

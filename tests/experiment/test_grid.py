@@ -1,27 +1,32 @@
 """Grids: which configurations a sweep is made of."""
 
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from recombine.errors import InputError
-from recombine.experiment.grid import parse_grid, read_grid, sweep_runs
+from recombine.experiment.grid import SweepRun, parse_grid, read_grid, sweep_runs
 from recombine.preset import preset_config
 
 TWO = {"grid": {"model.embed_dim": [16, 32], "optimizer.learning_rate": [0.001, 0.003]}}
 
 
+@cache
+def paper_runs(kind: str) -> list[SweepRun]:
+    return sweep_runs(read_grid(f"paper-{kind}"), "paper", [0])
+
+
 def test_the_papers_grids_have_the_papers_sizes() -> None:
     """360 and 2,160 configurations, and 7,560 runs with 3 seeds."""
-    sizes = [len(sweep_runs(read_grid(name), "paper", [0])) for name in ("paper-transformer", "paper-hypertransformer")]
+    sizes = [len(paper_runs(kind)) for kind in ("transformer", "hypertransformer")]
     assert sizes == [360, 2160]
     assert 3 * sum(sizes) == 7560
 
 
 def test_the_papers_selected_values_are_in_its_grid() -> None:
     for kind in ("transformer", "hypertransformer"):
-        chosen = sweep_runs(read_grid(f"paper-{kind}"), "paper", [0])
-        assert [run.config for run in chosen].count(preset_config("paper", kind)) == 1
+        assert [run.config for run in paper_runs(kind)].count(preset_config("paper", kind)) == 1
 
 
 def test_every_combination_once_and_all_of_one_seed_before_the_next() -> None:
@@ -69,7 +74,8 @@ def test_a_sample_is_the_same_every_time() -> None:
     assert one == other
     assert len(one) == 20
     assert len({run.config.optimizer.learning_rate for run in one}) > 1
-    everything = [run.name for run in sweep_runs(grid, "paper", [0, 1])]
+    configurations = [run.name.removesuffix("-seed0") for run in paper_runs("hypertransformer")]
+    everything = [f"{name}-seed{seed}" for seed in (0, 1) for name in configurations]
     assert [run.name for run in one] == [name for name in everything if name in {run.name for run in one}]
 
 

@@ -64,10 +64,9 @@ def test_without_a_shared_directory_runs_are_fetched(
 
     monkeypatch.setattr(executor, "_mark", lambda out: tmp_path / "nowhere")
     here, there = tmp_path / "here", tmp_path / "there"
-    list(run_jobs(jobs_in(here, 1), 1, StopRequest()))
-    kinds = [
-        e.kind for e in executor.run_jobs_on_ray(jobs_in(there, 1), there, address, None, StopRequest(), retries=0)
-    ]
+    list(run_jobs(jobs_in(here, 1, after=["selection"]), 1, StopRequest()))
+    jobs = jobs_in(there, 1, after=["selection"])
+    kinds = [e.kind for e in executor.run_jobs_on_ray(jobs, there, address, None, StopRequest(), retries=0)]
     assert kinds[-1] == "done"
     assert metrics(here / "run0") == metrics(there / "run0")
     assert result(there / "run0") == result(here / "run0"), "the checkpoint came, too"

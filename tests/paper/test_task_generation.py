@@ -79,9 +79,9 @@ def test_the_control_shares_nothing_with_the_training_tasks(tmp_path: Path) -> N
 def test_the_same_command_writes_the_same_bytes(tmp_path: Path) -> None:
     """In another process, too."""
     paths = [tmp_path / "a.npz", tmp_path / "b.npz"]
-    for path in paths:
-        command = [sys.executable, "-m", "recombine", "task", "sample", "--episodes", "5", "--out", str(path)]
-        subprocess.run(command, check=True, capture_output=True)
+    commands = [["task", "sample", "--episodes", "5", "--out", str(path)] for path in paths]
+    assert main(commands[0]) == 0
+    subprocess.run([sys.executable, "-m", "recombine", *commands[1]], check=True, capture_output=True)
     assert paths[0].read_bytes() == paths[1].read_bytes()
 
 

@@ -20,6 +20,14 @@ def wait_for(path: Path) -> None:
         time.sleep(0.01)
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nothing interrupts."""
+    path = tmp_path_factory.mktemp("whole") / "run"
+    assert complete(["recombine"], command(path)).returncode == 0
+    return path
+
+
 @pytest.mark.parametrize("signum", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("phase", ["compile", "train", "measure", "save"])
 def test_a_signal_in_each_phase(tmp_path: Path, signum: signal.Signals, phase: str) -> None:
@@ -52,10 +60,8 @@ def test_a_second_signal_leaves_at_once(tmp_path: Path) -> None:
     assert "left at once" in complaint
 
 
-def test_a_signal_in_the_last_measurement(tmp_path: Path) -> None:
-    here = tmp_path / "here"
-    whole, path = tmp_path / "whole", tmp_path / "run"
-    assert complete(["recombine"], command(whole)).returncode == 0
+def test_a_signal_in_the_last_measurement(whole: Path, tmp_path: Path) -> None:
+    here, path = tmp_path / "here", tmp_path / "run"
     process = start(WAITING, ["last measure", str(here), *command(path)])
     wait_for(here)
     process.send_signal(signal.SIGTERM)
@@ -68,10 +74,8 @@ def test_a_signal_in_the_last_measurement(tmp_path: Path) -> None:
     assert json.loads((path / "status.json").read_text())["state"] == "done"
 
 
-def test_an_interrupted_run_ends_as_the_one_that_was_not(tmp_path: Path) -> None:
-    here = tmp_path / "here"
-    whole, path = tmp_path / "whole", tmp_path / "run"
-    assert complete(["recombine"], command(whole)).returncode == 0
+def test_an_interrupted_run_ends_as_the_one_that_was_not(whole: Path, tmp_path: Path) -> None:
+    here, path = tmp_path / "here", tmp_path / "run"
     for phase in ("train", "restore", "measure"):
         here.unlink(missing_ok=True)
         process = start(WAITING, [phase, str(here), *command(path)])
