@@ -64,7 +64,7 @@ def test_names_are_text(tmp_path: Path) -> None:
     assert "<script>document" not in text
     reader = Reader(text)
     assert not any("\u2028" in body for _, body in reader.scripts)
-    assert len(reader.scripts) == 3
+    assert len(reader.scripts) == 4, "the data, what draws, dark or light, the page"
     assert "</script><script>document.title='owned'</script>" in reader.text  # it is there, as what it says
     data = json.loads(next(body for kind, body in reader.scripts if kind == "application/json"))
     assert data["models"] == [models(drawable(hostile_study()))[0]]

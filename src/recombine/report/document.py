@@ -28,7 +28,7 @@ def document(title: str, header: str, main: str, data_id: str, data: Any, script
     """
     here = Path(__file__)
     style = here.with_name("page.css").read_text(encoding="utf-8")
-    scripts = [vega(), here.with_name(script).read_text(encoding="utf-8")]
+    scripts = [vega(), *(here.with_name(name).read_text(encoding="utf-8") for name in ("tone.js", script))]
     return f"""<!doctype html>
 <html lang="en">
 <head>

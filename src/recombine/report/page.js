@@ -185,8 +185,7 @@
     document.documentElement.dataset.updated = String(Number(document.documentElement.dataset.updated ?? 0) + 1);
   }
 
-  async function draw() {
-    const tone = document.documentElement.dataset.theme;
+  async function draw(tone) {
     const colors = study.themes[tone].range.category;
     document.querySelectorAll(".swatch").forEach((swatch) => (swatch.style.background = colors[swatch.dataset.model]));
     for (const place of document.querySelectorAll(".plot")) {
@@ -207,26 +206,6 @@
     }
   }
 
-  // A page opened as a file, or in a strict browser, may not have a storage.
-  const remember = { get: () => { try { return localStorage.getItem("recombine-theme"); } catch { return null; } },
-    set: (tone) => { try { localStorage.setItem("recombine-theme", tone); } catch { /* the choice is for now only */ } } };
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-
-  function paint(tone) {
-    document.documentElement.dataset.theme = tone;
-    byId("theme").textContent = tone === "dark" ? "Light" : "Dark";
-  }
-
-  byId("theme").addEventListener("click", () => {
-    paint(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
-    remember.set(document.documentElement.dataset.theme);
-    return draw();
-  });
-  dark.addEventListener("change", () => {
-    if (remember.get()) return;
-    paint(dark.matches ? "dark" : "light");
-    draw();
-  });
   document.querySelectorAll("input[name=model]").forEach((box) =>
     box.addEventListener("change", () => {
       const model = study.models[Number(box.value)];
@@ -261,12 +240,11 @@
   }
   document.querySelectorAll("form").forEach((form) => form.addEventListener("submit", (event) => event.preventDefault()));
 
-  paint(remember.get() === "dark" || (!remember.get() && dark.matches) ? "dark" : "light");
   document.querySelectorAll("form").forEach((form) => form.reset()); // a browser may keep boxes across a reload
   fillMasks();
   fillPooled();
   window.recombine = { tables, state }; // for the console, and for the tests
-  draw().then(
+  followTone(draw).then(
     () => (document.documentElement.dataset.ready = "yes"),
     (error) => {
       document.documentElement.dataset.ready = "failed";

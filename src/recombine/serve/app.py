@@ -31,6 +31,7 @@ from recombine.serve.run_files import Seen
 from recombine.serve.verdicts import Verdicts
 
 STATIC = Path(__file__).with_name("static")
+TONE = Path(theme.__file__).with_name("tone.js")  # dark or light, as in the reports
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 MOST_CURVES = 400  # in one answer
 
@@ -75,7 +76,7 @@ class Server:
         self.watch = Watch(self.library)
         self.explorer = ExplorerProcess(share)
         self.own = own
-        self.files = {path.name: path.read_bytes() for path in STATIC.iterdir() if path.suffix in TYPES}
+        self.files = {path.name: path.read_bytes() for path in (*STATIC.iterdir(), TONE) if path.suffix in TYPES}
         self.verdicts = Verdicts(self.library)
         self.allowance = Allowance(share / 2, BURST / 3, self._for_requests)
 

@@ -4,15 +4,6 @@
   const { byId, ask, readAddress, say, shared, trouble } = recombine;
   const views = { runs: recombine.runs, explore: recombine.explore };
 
-  const remember = { get: () => { try { return localStorage.getItem("recombine-theme"); } catch { return null; } },
-    set: (tone) => { try { localStorage.setItem("recombine-theme", tone); } catch { /* the choice is for now only */ } } };
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-
-  function paint(tone) {
-    document.documentElement.dataset.theme = tone;
-    byId("theme").textContent = tone === "dark" ? "Light" : "Dark";
-  }
-
   // `anew`: somebody has followed a link; what it says goes before what was there. The views' own links say nothing.
   async function show(anew = false) {
     const [view, parameters] = readAddress();
@@ -57,20 +48,11 @@
     source.addEventListener("again", () => location.reload());
   }
 
-  byId("theme").addEventListener("click", () => {
-    paint(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
-    remember.set(document.documentElement.dataset.theme);
-    show();
-  });
-  dark.addEventListener("change", () => {
-    if (remember.get()) return;
-    paint(dark.matches ? "dark" : "light");
-    show();
-  });
+  let started = false;
+  followTone(() => started && show());
   document.querySelectorAll("form").forEach((form) => form.addEventListener("submit", (event) => event.preventDefault()));
   addEventListener("hashchange", () => show(true));
 
-  paint(remember.get() ?? (dark.matches ? "dark" : "light"));
   ask("/api/runs").then((answer) => {
     Object.assign(shared, { themes: answer.themes, colors: answer.colors, quantiles: answer.quantiles });
     byId("directory").textContent = answer.directory;
@@ -81,6 +63,7 @@
     number = answer.number;
     follow();
     document.addEventListener("visibilitychange", follow);
+    started = true;
     return show();
   }).catch((error) => {
     trouble(error.message);
