@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Generator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
 # Quickly compiled rather than quickly run: at the tests' sizes that takes a third of the time. It changes last bits, so
 # what is about bits alone (the kills) runs as its users do.
-QUICKLY = ("backend_optimization_level=0", "cpu_use_fusion_emitters=false", "cpu_parallel_codegen_split_count=1")
+QUICKLY = ["backend_optimization_level=0"]
+if version("jaxlib").startswith("0.10."):  # a flag that XLA does not know ends the process, and these come and go
+    QUICKLY += ["cpu_use_fusion_emitters=false", "cpu_parallel_codegen_split_count=1"]
 os.environ.setdefault("XLA_FLAGS", " ".join(f"--xla_{flag}" for flag in QUICKLY))
 
 # Compiling takes its time on a busy machine; no test is about how long it takes. And the same examples every time.
