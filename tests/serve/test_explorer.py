@@ -148,6 +148,20 @@ def test_what_is_met_for_the_first_time(explorer: Explorer, runs: list[Path]) ->
     assert explorer.firsts == before + 1
 
 
+def test_moving_the_latent_compiles_nothing(
+    explorer: Explorer, runs: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inferred = explorer.explore([runs[1]], Task(WEIGHTS, 8), [])["models"][0]["inferred"]
+    traced = []
+    kind = type(explorer.loaded[runs[1]].model)
+    called = kind.__call__
+    monkeypatch.setattr(kind, "__call__", lambda self, *args: traced.append(1) or called(self, *args))
+    explorer.explore([runs[1]], Task(WEIGHTS, 8), [[2 * value for value in inferred]])
+    assert traced == []
+    explorer.explore([runs[1]], Task(WEIGHTS, 3), [])
+    assert traced != [], "another length does"
+
+
 @pytest.mark.slow
 def test_warming_up_ends(explorer: Explorer, runs: list[Path]) -> None:
     rounds = 0

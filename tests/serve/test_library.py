@@ -226,6 +226,13 @@ def test_sweeps(tmp_path: Path, finished: Path) -> None:
     (sweep,) = library.sweeps()
     assert (sweep["name"], sweep["runs"], sweep["states"]) == ("sweep", 6, {"done": 5, "waiting": 1})
     assert sweep["best"] == (pytest.approx(0.6), "a"), "c is not done"
+    selected = tmp_path / "sweep" / "a-seed0" / SELECTION
+    for text in ("[" * 65_000, '{"format": 1, "step": 3, "select": {"ood": {"r2": 1.0}}, "report": {}}'):
+        selected.write_text(text)
+        assert library.refresh() == (["sweep/a-seed0"], [])
+        assert library.sweeps()[0]["best"] == (pytest.approx(0.5), "b"), "damaged, or of another step"
+    selected.unlink()
+    assert library.refresh() == (["sweep/a-seed0"], []), "it is told when it comes and goes"
     (tmp_path / "sweep" / "sweep.jsonl").write_text("{")
     assert "error" in library.sweeps()[0]
 

@@ -1,5 +1,6 @@
 """No byte from outside the runs that were found, nothing for a foreign page, nothing that changes anything."""
 
+import asyncio
 import os
 import socket
 from collections.abc import Iterator
@@ -7,6 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from starlette.routing import Route
 
 from recombine.serve.app import Server, make_app
 from recombine.serve.guard import HEADERS, POLICY, is_local
@@ -134,9 +136,38 @@ def test_every_route_is_guarded(server: Address, path: str) -> None:
 
 def test_every_route_is_among_those(place: Path) -> None:
     app = make_app(place / "runs")
-    assert [getattr(route, "path", None) for route in app.routes] == ROUTES
+    assert [getattr(route, "path", None) for route in app.app.routes] == ROUTES
     assert "unsafe" not in POLICY
     assert "default-src 'none'" in POLICY
+
+
+def test_whatever_is_answered_carries_the_headers(server: Address) -> None:
+    answers = {"/nothing": 404, "/api/curves?metric=x": 400, f"/api/runs?{'x' * 20_000}": 414}
+    for path, status in answers.items():
+        answer = server.get(path)
+        assert answer.status == status, path
+        assert all(answer.headers[name] == value for name, value in HEADERS.items()), path
+        assert set(answer.json()) == {"error"}
+
+
+def test_a_server_that_fails_says_so_with_the_headers(place: Path) -> None:
+    app = make_app(place / "runs")
+    app.app.routes[:] = [Route("/api/runs", lambda request: 1 / 0)]
+    said: list[dict] = []
+
+    async def receive() -> dict:
+        return {"type": "http.request"} if not said else await asyncio.Event().wait()
+
+    async def send(message: dict) -> None:
+        said.append(message)
+
+    scope = {"type": "http", "method": "GET", "path": "/api/runs", "query_string": b"", "http_version": "1.1"}
+    with pytest.raises(ZeroDivisionError):  # which the terminal is told
+        asyncio.run(app(scope | {"headers": [(b"host", b"localhost:80")]}, receive, send))
+    assert said[0]["status"] == 500
+    headers = {name.decode(): value.decode() for name, value in said[0]["headers"]}
+    assert all(headers[name.lower()] == value for name, value in HEADERS.items())
+    assert said[1]["body"] == b'{"error":"the server failed: ZeroDivisionError"}'
 
 
 def test_only_this_machine(server: Address) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from recombine.serve import verdicts as module
 from recombine.serve.library import Library
 from recombine.serve.verdicts import Verdicts
 from tests.reliability.small_run import finish, small_config
@@ -37,3 +38,33 @@ def test_rows_that_no_run_writes(run: Path, tmp_path: Path, hostile: dict) -> No
     lines[-1] = json.dumps(json.loads(lines[-1]) | hostile)
     (tmp_path / "bad" / "metrics.jsonl").write_text("\n".join(lines) + "\n")
     assert {"verdicts", "error"} & set(verdicts(tmp_path)), "an answer, not an exception"
+
+
+def test_runs_that_cannot_be_read_are_left_out(run: Path, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "bad")
+    (tmp_path / "bad" / "metrics.jsonl").write_text("[]\n")
+    assert verdicts(tmp_path) == {"error": "no run here can be read", "left_out": ["bad"]}
+    shutil.copytree(run, tmp_path / "good")
+    answer = verdicts(tmp_path)
+    assert answer["left_out"] == ["bad"]
+    assert answer["verdicts"] == verdicts(run)["verdicts"]
+
+
+def test_studies_have_one_pace(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for study in "ab":
+        shutil.copytree(run, tmp_path / study / "one")
+    library = Library(tmp_path)
+    library.refresh()
+    clock = [1_000.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    monkeypatch.setattr(module, "_timed", lambda runs, root: ({"verdicts": [runs[0].name]}, 0.5))
+
+    async def scenario() -> None:
+        judged = Verdicts(library)
+        assert await judged.of("a") == {"verdicts": ["a/one"]}
+        assert await judged.of("b") == {"verdicts": [], "again": 0.5 * module.PACE}
+        assert await judged.of("a") == {"verdicts": ["a/one"]}, "from memory"
+        clock[0] += 0.5 * module.PACE
+        assert await judged.of("b") == {"verdicts": ["b/one"]}
+
+    asyncio.run(scenario())

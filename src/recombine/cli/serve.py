@@ -1,12 +1,14 @@
 """`recombine serve`: watch runs, and play with trained models, in a browser."""
 
+import logging
 import os
 import socket
 import webbrowser
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -14,6 +16,10 @@ from recombine.checks import check_number, check_size
 from recombine.cli.printing import note, print_line
 from recombine.errors import InputError
 
+if TYPE_CHECKING:
+    from uvicorn import Config, Server
+
+RUNS = Path("runs")
 NICENESS = 5  # training goes before; and there is an allowance, see `recombine.serve.allowance`
 
 
@@ -21,7 +27,7 @@ NICENESS = 5  # training goes before; and there is an allowance, see `recombine.
 class Serve:
     """A page of the runs in a directory: watch them train, compare them, and play with trained models."""
 
-    directory: tyro.conf.Positional[Path] = Path("runs")
+    directory: tyro.conf.Positional[Path] = RUNS
     """Where runs are, directly or some levels below."""
     demo: bool = False
     """The trained models that come with Recombine, instead of a directory's."""
@@ -35,10 +41,12 @@ class Serve:
     """Open it in a browser."""
 
     def run(self) -> None:
+        if self.demo and self.directory != RUNS:
+            raise InputError("directory", str(self.directory), "either a directory or --demo")
         directory = demo_directory() if self.demo else self.directory
         if not directory.is_dir():
-            hint = "" if self.demo else "; --demo has something to play with"
-            raise InputError("directory", str(directory), f"there is no such directory{hint}")
+            what = "is a file, not a directory" if directory.exists() else "there is no such directory"
+            raise InputError("directory", str(directory), f"{what}; --demo has something to play with")
         check_size("port", self.port, least=0, most=65_535)
         check_number("share", self.share, above=0.0, most=1.0)
         from recombine.experiment.machine import prepare
@@ -70,8 +78,20 @@ class Serve:
                 timeout_graceful_shutdown=1,
             )
             if self.open:
-                webbrowser.open(address)
-            uvicorn.Server(config).run(sockets=[listening])
+                webbrowser.open(f"{address}/#explore" if self.demo else address)
+            _server(config).run(sockets=[listening])
+
+
+def _server(config: "Config") -> "Server":
+    """One that leaves without a word: of pages that are open when it is told to, nobody has to be told."""
+    from uvicorn import Server
+
+    class Leaving(Server):
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)
+            super().handle_exit(sig, frame)
+
+    return Leaving(config)
 
 
 def demo_directory() -> Path:

@@ -29,13 +29,14 @@ from recombine.files import (
     replace_file,
 )
 
-CONFIG, METRICS, TIMING, ENV, STATUS, LOCK = (
+CONFIG, METRICS, TIMING, ENV, STATUS, LOCK, CHECKPOINTS = (
     "config.toml",
     "metrics.jsonl",
     "timing.jsonl",
     "env.json",
     "status.json",
     "lock",
+    "checkpoints",
 )
 
 
@@ -44,7 +45,7 @@ class RunDirectory:
 
     def __init__(self, path: Path):
         self.path = path
-        self.checkpoints = path / "checkpoints"
+        self.checkpoints = path / CHECKPOINTS
         self.lock: int | None = None
 
     def __enter__(self) -> "RunDirectory":

@@ -10,7 +10,7 @@ from safetensors.numpy import load
 from recombine.config import Config, OwnModelConfig
 from recombine.config_file import override, parse_toml
 from recombine.errors import InputError
-from recombine.experiment.rundir import CONFIG, METRICS
+from recombine.experiment.rundir import CHECKPOINTS, CONFIG, METRICS
 from recombine.files import NotAFile, read_file
 from recombine.model.build import Model
 from recombine.model.weights import replace_arrays
@@ -35,7 +35,7 @@ def load_trained(run: Path) -> Trained:
     if not (run / CONFIG).is_file():
         raise InputError("run", str(run), f"not a run directory: it has no {CONFIG}")
     damage = "it has no checkpoint yet"
-    for path in list_checkpoints(run / "checkpoints"):
+    for path in list_checkpoints(run / CHECKPOINTS):
         try:
             checkpoint = read_checkpoint(path)
             if CONFIG not in checkpoint.texts:

@@ -13,6 +13,7 @@ FORGIVEN = 60.0  # seconds of a core, in all, for what is only done once: loadin
 BUSY = 0.9  # of all cores together
 SHORTEST = 0.01
 LONGEST = 10.0  # seconds, until it looks again whether the machine is busy
+PATIENCE = 120.0  # seconds that nobody waits longer than, after however long an answer
 
 
 class Allowance:
@@ -20,19 +21,24 @@ class Allowance:
     allowance is used up. `used` tells the processor time that is counted."""
 
     def __init__(
-        self, share: float = SHARE, burst: float = BURST, used: Callable[[], float] = lambda: time.process_time()
+        self,
+        share: float = SHARE,
+        burst: float = BURST,
+        patience: float = PATIENCE,
+        used: Callable[[], float] = time.process_time,
     ) -> None:
-        self.share, self.left, self.burst, self.used = share, burst, burst, used
+        self.share, self.left, self.burst, self.most_owed, self.used = share, burst, burst, patience * share, used
         self.forgiven = 0.0
         self.clock, self.counted = time.monotonic(), used()
         self.before, self.busy = _busy_and_all(), False
 
     def owed(self) -> float:
-        clock, used = time.monotonic(), self.used()
-        self.left = min(self.burst, self.left + self.share * (clock - self.clock)) - (used - self.counted)
-        self.left = max(self.left, -self.burst)  # what nobody did on purpose is paid for within minutes
+        clock, used, busy = time.monotonic(), self.used(), self.is_busy()
+        self.left = min(self.burst, self.left + self.share * (clock - self.clock))
+        if busy:  # what is used while nobody needs it costs nothing
+            self.left = max(self.left - (used - self.counted), -self.most_owed)
         self.clock, self.counted = clock, used
-        return min(LONGEST, max(SHORTEST, -self.left / self.share)) if self.left < 0 and self.is_busy() else 0.0
+        return min(LONGEST, max(SHORTEST, -self.left / self.share)) if self.left < 0 and busy else 0.0
 
     def forgive(self, seconds: float) -> None:
         """Do not count what was used just now, and only had to be done once; as long as that is not too much in all."""

@@ -21,7 +21,7 @@ from recombine.config import SHIPPED
 from recombine.errors import InputError
 from recombine.report import theme
 from recombine.report.series import quantile
-from recombine.serve.allowance import BURST, SHARE, Allowance, Gate
+from recombine.serve.allowance import BURST, PATIENCE, SHARE, Allowance, Gate
 from recombine.serve.curve import MEASURED, MOST_POINTS
 from recombine.serve.guard import Guard
 from recombine.serve.library import Library
@@ -33,7 +33,7 @@ from recombine.serve.verdicts import Verdicts
 STATIC = Path(__file__).with_name("static")
 TONE = Path(theme.__file__).with_name("tone.js")  # dark or light, as in the reports
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-MOST_CURVES = 400  # in one answer
+MOST_CURVES = 100  # in one answer: the page asks for no more at once
 
 
 class Json(JSONResponse):
@@ -43,24 +43,27 @@ class Json(JSONResponse):
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
 
 
-def make_app(root: Path, own: str | None = None, share: float = SHARE) -> Starlette:
+def make_app(root: Path, own: str | None = None, share: float = SHARE) -> Guard:
     """The server of the runs under `root`. `own` is a class of the user's that runs may be of."""
     server = Server(root, own, share)
-    return Starlette(
+    app = Starlette(
         routes=server.routes(),
-        middleware=[Middleware(Guard), Middleware(Gate, allowance=server.allowance)],
+        middleware=[Middleware(Gate, allowance=server.allowance)],
         exception_handlers={
-            InputError: _refused,
-            Refused: _refused,
+            Exception: _failed,
+            InputError: server.refused,
+            Refused: server.refused,
             HTTPException: _not_there,
             Busy: lambda request, error: Json({"error": "busy; ask again"}, 503),
         },
         lifespan=server.lifespan,
     )
+    return Guard(app)  # outside all else: whatever is answered carries its headers
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    return Json({"error": str(error)}, 400)
+async def _failed(request: Request, error: Exception) -> Response:
+    """Starlette tells the terminal all of it."""
+    return Json({"error": f"the server failed: {type(error).__name__}"}, 500)
 
 
 async def _not_there(request: Request, error: Exception) -> Response:
@@ -78,25 +81,30 @@ class Server:
         self.own = own
         self.files = {path.name: path.read_bytes() for path in (*STATIC.iterdir(), TONE) if path.suffix in TYPES}
         self.verdicts = Verdicts(self.library)
-        self.allowance = Allowance(share / 2, BURST / 3, self._for_requests)
+        self.reading = 0.0
+        self.allowance = Allowance(share / 2, BURST / 3, PATIENCE / 4, self._for_requests)
 
     def _for_requests(self) -> float:
-        """Seconds of a core. The watch and the verdicts have a pace of their own, however many ask."""
-        return time.process_time() - self.watch.spent - self.verdicts.spent
+        """Seconds of a core: of the loop, which asks, and of the threads that read curves. The watch and the verdicts
+        have a pace of their own, however many ask."""
+        return time.thread_time() + self.reading
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
         await self.watch.look_once()
         watching = asyncio.create_task(self.watch.go_on())
-        self.drawing = asyncio.create_task(
-            asyncio.to_thread(_vega)
-        )  # takes seconds: the first page is about to need it
+        # It takes seconds, and the first page is about to need it.
+        self.drawing = asyncio.create_task(asyncio.to_thread(_vega))
         try:
             yield
         finally:
             await cancelled(watching)
             await cancelled(self.drawing)
             await self.explorer.end()
+
+    async def refused(self, request: Request, error: Exception) -> Response:
+        """In words. Of a path, the page's reader knows the part below the directory."""
+        return Json({"error": str(error).replace(f"{self.library.root}/", "")}, 400)
 
     def routes(self) -> list[Route]:
         answers: dict[str, Callable[..., Any]] = {
@@ -156,11 +164,12 @@ class Server:
         return Json(await asyncio.to_thread(self._curves, names, metric, most))
 
     def _curves(self, names: list[str], metric: str, most: int) -> dict[str, dict[str, list[Any]]]:
-        found = {}
+        found, start = {}, time.thread_time()
         for name in names:
             with suppress(InputError):  # gone since
                 curve = self.library.curve(name, most)
                 found[name] = {"steps": curve["steps"], "values": curve[metric]}
+        self.reading += time.thread_time() - start
         return found
 
     async def difference(self, request: Request) -> Response:

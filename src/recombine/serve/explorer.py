@@ -14,7 +14,8 @@ from recombine.checks import check_number
 from recombine.config import Config
 from recombine.errors import InputError
 from recombine.experiment.evaluate import read_episodes
-from recombine.experiment.trained import load_trained
+from recombine.experiment.rundir import CHECKPOINTS
+from recombine.experiment.trained import WEIGHTS, load_trained
 from recombine.measure.probe import fit_probe
 from recombine.measure.reference import RIDGE_STRENGTH
 from recombine.measure.ridge import Ridge, fit_ridge
@@ -140,6 +141,8 @@ class Explorer:
         self.loaded.move_to_end(path)
         while len(self.loaded) > MOST_LOADED:
             self.loaded.popitem(last=False)
+            jax.clear_caches()  # its programs with it: nobody else knows which they are
+            self.compiled = {other: set() for other in self.compiled}
         return self.loaded[path]
 
     def _met(self, path: Path, *lengths: int) -> None:
@@ -149,13 +152,16 @@ class Explorer:
 
 
 @eqx.filter_jit
-def _run(model: Model, compute: Any, scene: Scene, latent: Array | None) -> tuple[Array, Array, Trace]:
-    """Predictions for the queries and the line, and the trace of the first query."""
+def _run(model: Model, compute: Any, scene: Scene, latent: Array | None, moved: Array) -> tuple[Array, Array, Trace]:
+    """Predictions for the queries and the line, and the trace of the first query.
+
+    One program whether the latent was `moved` or not: who moves it first need not wait for a second one.
+    """
     _, trace = model(scene.context_x, scene.context_y, scene.query_x[0])
     x = jnp.concatenate([scene.query_x, scene.slice_x])
     if trace.latent is not None and hasattr(model, "execute"):
         executes: Any = model
-        z = trace.latent if latent is None else latent
+        z = trace.latent if latent is None else jnp.where(moved, latent, trace.latent)
         y = jax.vmap(lambda x: executes.execute(z, x))(x)
     else:
         shared = (scene.context_x, scene.context_y)
@@ -165,7 +171,8 @@ def _run(model: Model, compute: Any, scene: Scene, latent: Array | None) -> tupl
 
 
 def _answer(run: Loaded, scene: Scene, latent: Array | None) -> dict[str, Any]:
-    query_y, slice_y, trace = _run(run.model, run.config.compute, scene, latent)
+    given = jnp.zeros(run.latent_dim) if latent is None and run.latent_dim else latent
+    query_y, slice_y, trace = _run(run.model, run.config.compute, scene, given, jnp.asarray(latent is not None))
     found: dict[str, Any] = {
         "model": run.config.model.label,
         "y": _list(query_y),
@@ -207,7 +214,7 @@ def _fit(config: Config, model: Model, teacher: Teacher) -> Ridge | None:
 
 def _check_own(path: Path) -> None:
     """A run directory may come from anybody: what it points to elsewhere is not read."""
-    checkpoints = path / "checkpoints"
+    checkpoints = path / CHECKPOINTS
     for one in (checkpoints, *list_checkpoints(checkpoints)):
         if one.is_symlink():
             raise InputError("run", path.name, f"its {one.name} is a symbolic link, which serve does not follow")
@@ -255,5 +262,5 @@ def _list(array: Any) -> list[float]:
 
 def _newest(path: Path) -> int:
     """Changes when a run's checkpoint does."""
-    found = [path / "checkpoints", path / "model.safetensors"]
+    found = [path / CHECKPOINTS, path / WEIGHTS]
     return max((one.stat().st_mtime_ns for one in found if one.exists()), default=0)

@@ -9,6 +9,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -16,10 +17,10 @@ from typing import Any
 
 from recombine.config_file import differences
 from recombine.errors import InputError
-from recombine.experiment.rundir import METRICS
+from recombine.experiment.rundir import CHECKPOINTS, METRICS
 from recombine.experiment.sweep import LIST, read_list, read_selection
 from recombine.serve.curve import MOST_POINTS, Curve
-from recombine.serve.run_files import FileStamp, Seen, Stamp, is_alive, look, number_in, run_stamp
+from recombine.serve.run_files import Damage, FileStamp, Seen, Stamp, is_alive, look, number_in, run_stamp
 
 DEPTH = 4
 MOST_KEPT = 150_000  # points of curves
@@ -36,7 +37,7 @@ class Library:
         self.runs: dict[str, Seen] = {}
         self.lists: dict[str, Path] = {}
         self.selected: dict[str, tuple[Stamp, float | None]] = {}
-        self.curves: OrderedDict[str, tuple[FileStamp, Curve]] = OrderedDict()
+        self.curves: OrderedDict[tuple[str, int], tuple[FileStamp, Curve]] = OrderedDict()
         self.reading = threading.Lock()
 
     def refresh(self) -> tuple[list[str], list[str]]:
@@ -47,7 +48,7 @@ class Library:
             seen = self.runs.get(name)
             if seen is None or seen.stamp != stamp or (seen.shown["state"] == "running" and not is_alive(seen.path)):
                 before, seen = seen, look(Path(path), name, stamp, seen)
-                if before is None or before.shown != seen.shown:
+                if before is None or before.shown != seen.shown or before.selection != seen.selection:
                     changed.append(name)
             runs[name] = seen
         gone = [name for name in self.runs if name not in runs]
@@ -70,13 +71,12 @@ class Library:
         """A run's scores over its steps, thinned; empty where the metrics cannot be read."""
         seen = self.find(name)
         with self.reading:
-            metrics, curve = self.curves.pop(name, ((0, 0, 0), None))
-            if curve is None or curve.most != most:
-                curve, metrics = Curve(seen.path / METRICS, most), None
+            metrics, curve = self.curves.pop((name, most), (None, None))
+            curve = curve or Curve(seen.path / METRICS, most)
             if metrics != seen.metrics:
                 curve.read_on()
-            self.curves[name] = (seen.metrics, curve)
-            while len(self.curves) > MOST_KEPT // most:
+            self.curves[name, most] = (seen.metrics, curve)
+            while sum(kept for _, kept in self.curves) > MOST_KEPT:
                 self.curves.popitem(last=False)
             return curve.columns()
 
@@ -93,7 +93,7 @@ class Library:
         try:
             lines = list(read_list(directory))
         except (InputError, OSError, RecursionError) as error:
-            return {"error": str(error)}
+            return {"error": str(error).replace(f"{self.root}/", "")}
         states: dict[str, int] = {}
         scores: dict[str, list[float | None]] = {}
         for line in lines:
@@ -101,18 +101,22 @@ class Library:
             seen = self.runs.get(name)
             state = seen.shown["state"] if seen else "waiting"
             states[state] = states.get(state, 0) + 1
-            score = self._selected(seen) if seen and state == "done" else None
+            score = self._selected(seen, line["num_steps"]) if seen and state == "done" else None
             scores.setdefault(line["configuration"], []).append(score)
         # As `recombine sweep report` ranks: by the mean over seeds, of configurations all of whose seeds are done.
-        means = [(fmean(some), name) for name, some in scores.items() if None not in some]  # pyright: ignore[reportArgumentType]
+        known = {name: [score for score in some if score is not None] for name, some in scores.items()}
+        means = [(fmean(some), name) for name, some in known.items() if len(some) == len(scores[name])]
         return {"runs": len(lines), "states": states, "best": max(means, default=None)}
 
-    def _selected(self, seen: Seen) -> float | None:
+    def _selected(self, seen: Seen, step: int) -> float | None:
         """What a sweep selects by: R² on episodes that nothing is reported on, of held-out masks if there are any."""
         stamp, score = self.selected.get(seen.name, (None, None))
-        if stamp != seen.stamp or score is None:  # it is measured after the run is done
-            splits = (read_selection(seen.path) or {}).get("select", {})
-            score = number_in(splits.get("ood", splits.get("in_dist")), "r2")
+        if stamp != seen.stamp:
+            score = None
+            with suppress(*Damage):
+                stored = read_selection(seen.path) or {}
+                splits = stored["select"] if stored.get("step") == step else {}
+                score = number_in(splits.get("ood", splits.get("in_dist")), "r2")
             self.selected[seen.name] = (seen.stamp, score)
         return score
 
@@ -148,7 +152,12 @@ def _walk(path: str, name: str, depth: int, found: Found) -> None:
     for entry in inside:
         if entry.name == LIST and entry.is_file(follow_symlinks=False):
             found.lists[name] = Path(path)
-        elif depth and not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
+        elif (
+            depth
+            and entry.name != CHECKPOINTS
+            and not entry.name.startswith(".")
+            and entry.is_dir(follow_symlinks=False)
+        ):
             # A name can be any bytes, and is shown, and asked for, as text.
             shown = os.fsencode(entry.name).decode(errors="backslashreplace")
             _walk(entry.path, shown if name == "." else f"{name}/{shown}", depth - 1, found)

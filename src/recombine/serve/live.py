@@ -27,7 +27,7 @@ class Watch:
         self.kept = 0
         self.number = int(time.time())  # above any that an earlier server has given: there is at most one a second
         self.followers = 0
-        self.cost, self.spent, self.looked = 0.0, 0.0, -SECONDS_BETWEEN_LOOKS
+        self.cost, self.looked = 0.0, -SECONDS_BETWEEN_LOOKS
         self.turn = asyncio.Lock()
         self.changed = asyncio.Event()
 
@@ -50,7 +50,6 @@ class Watch:
             news = {"changed": self.library.table(changed), "gone": gone, "sweeps": self.library.sweeps()}
             told = json.dumps(news, allow_nan=False)
         self.cost = time.thread_time() - start
-        self.spent += self.cost
         return told
 
     def _tell(self, told: str) -> None:

@@ -4,14 +4,16 @@ import hashlib
 import json
 import os
 import socket
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from recombine.config_file import config_as_dict
 from recombine.errors import InputError
-from recombine.experiment.rundir import CONFIG, LOCK, METRICS, STATUS
-from recombine.experiment.trained import run_config
+from recombine.experiment.rundir import CHECKPOINTS, CONFIG, LOCK, METRICS, STATUS
+from recombine.experiment.sweep import SELECTION
+from recombine.experiment.trained import WEIGHTS, run_config
 from recombine.files import read_end, read_file
 
 TAIL = 1 << 18  # bytes from the end of the metrics in which the last row is looked for
@@ -22,7 +24,7 @@ SPLITS = ("in_dist", "ood", "control", "control_modules")
 Damage = (OSError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError)
 
 FileStamp = tuple[int, int, int]
-Stamp = tuple[FileStamp, FileStamp, FileStamp]
+Stamp = tuple[FileStamp, FileStamp, FileStamp, FileStamp]
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,11 @@ class Seen:
     """What the table shows."""
 
     @property
+    def selection(self) -> FileStamp:
+        """Changes when what a sweep selects by does."""
+        return self.stamp[3]
+
+    @property
     def metrics(self) -> FileStamp:
         """Changes when the metrics do."""
         return self.stamp[1]
@@ -45,8 +52,11 @@ class Seen:
 
 def run_stamp(path: str) -> Stamp | None:
     """What changes when a run does; None where there is no run."""
-    found = tuple(_file_stamp(f"{path}/{name}") for name in (CONFIG, METRICS, STATUS))
-    return found if any(found[0]) else None  # pyright: ignore[reportReturnType]
+    config, metrics, status, selection = (
+        _file_stamp(f"{path}/{name}") for name in (CONFIG, METRICS, STATUS, SELECTION)
+    )
+    is_run = any(config) or (any(metrics) and any(status))  # one that has lost its configuration is to be told of
+    return (config, metrics, status, selection) if is_run else None
 
 
 def _file_stamp(path: str) -> FileStamp:
@@ -67,16 +77,19 @@ def look(path: Path, name: str, stamp: Stamp, before: Seen | None = None) -> See
         status = json.loads(read_file(path / STATUS, 1 << 20))
         state, step, error = str(status["state"])[:LONGEST], int(status["step"]), status.get("error")
     except Damage:
-        state, step, error = "unknown", 0, None
+        state, step, error = "unknown", 0, f"{STATUS} cannot be read"
     if state == "running" and not is_alive(path):
         state = "killed"
     row = last_row(path / METRICS)
+    if not row and stamp[1][1] and not error:
+        error = f"{METRICS} has no row that can be read"
     shown = before.shown | {
         "state": state,
         "step": max(step, row.get("step", 0)),
         "measured": row.get("step"),
         "loss": finite(row.get("loss")),
         **{split: number_in(row.get(split), "r2") for split in SPLITS},
+        "playable": _has_parameters(path),
         "error": error[:LONGEST] if isinstance(error, str) else None,
     }
     return replace(before, stamp=stamp, shown=shown)
@@ -99,6 +112,15 @@ def _look_at_config(path: Path, name: str, stamp: Stamp) -> Seen:
         "sizes": [task.input_dim, task.hidden_dim, task.num_modules, task.episode_length],
     }
     return Seen(path, name, stamp, config_as_dict(config), shown)
+
+
+def _has_parameters(path: Path) -> bool:
+    """Whether a model can be made of it: it has a checkpoint, or was exported with its parameters."""
+    if (path / WEIGHTS).exists():
+        return True
+    with suppress(OSError), os.scandir(path / CHECKPOINTS) as entries:
+        return any(entry.name.startswith("step-") for entry in entries)
+    return False
 
 
 def _digest(config: dict[str, Any]) -> str:

@@ -4,22 +4,24 @@ import asyncio
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recombine.errors import InputError
 from recombine.serve.library import Library
 from recombine.serve.run_files import Seen
+
+if TYPE_CHECKING:
+    from recombine.report.verdict import Verdict
 
 LARGEST = 1 << 26  # bytes of metrics: judging needs them all at once, and many times that of memory
 PACE = 200.0  # times as long as judging took, until it is done again
 
 
 class Judged(NamedTuple):
-    """What was answered, about which state of the runs, and when it may be worked out anew."""
+    """What was answered, about which state of the runs."""
 
     stamps: list[Any]
     answer: dict[str, Any]
-    until: float
 
 
 class Verdicts:
@@ -28,7 +30,8 @@ class Verdicts:
     def __init__(self, library: Library):
         self.library = library
         self.kept: dict[str, Judged] = {}
-        self.spent = 0.0
+        self.until = 0.0
+        """When one may be worked out again: all of them together have one pace, however many studies there are."""
         self.turn = asyncio.Lock()
 
     async def of(self, study: str) -> dict[str, Any]:
@@ -39,18 +42,29 @@ class Verdicts:
             runs = [seen for seen in self.library.runs.values() if seen.shown["study"] == study]
             stamps = [seen.stamp for seen in runs]
             known = self.kept.get(study)
-            if known is None or (known.stamps != stamps and time.monotonic() >= known.until):
+            if (known is None or known.stamps != stamps) and time.monotonic() >= self.until:
                 answer, seconds = await asyncio.to_thread(_timed, runs, self.library.root)
-                self.spent += seconds
-                known = self.kept[study] = Judged(stamps, answer, time.monotonic() + PACE * seconds)
-        if known.stamps == stamps:
+                known = self.kept[study] = Judged(stamps, answer)
+                self.until = time.monotonic() + PACE * seconds
+        if known and known.stamps == stamps:
             return known.answer
-        return known.answer | {"again": round(max(1.0, known.until - time.monotonic()), 1)}
+        return (known.answer if known else {"verdicts": []}) | {"again": self._again()}
+
+    def _again(self) -> float:
+        return round(max(1.0, self.until - time.monotonic()), 1)
 
 
 def _timed(runs: list[Seen], root: Path) -> tuple[dict[str, Any], float]:
     start = time.thread_time()
     return _judge(runs, root), time.thread_time() - start
+
+
+def _shown(verdict: "Verdict") -> dict[str, Any]:
+    from recombine.report.markdown import criterion, measured
+
+    parts = [(part.state, f"{part.statistic}: {measured(part)}, holds if {criterion(part)}") for part in verdict.parts]
+    shown = {name: getattr(verdict, name) for name in ("number", "claim", "state", "note")}
+    return shown | {"parts": [{"state": state, "text": text} for state, text in parts]}
 
 
 def _judge(runs: list[Seen], root: Path) -> dict[str, Any]:
@@ -69,9 +83,12 @@ def _judge(runs: list[Seen], root: Path) -> dict[str, Any]:
             read.append(replace(run, references=None) if linked else run)
         except Exception:  # anything can stand in a file; it must not keep the others from being judged
             left_out.append(seen.name)
+    if not read:
+        return {"error": "no run here can be read", "left_out": left_out}
     try:
-        return {"verdicts": [verdict.as_dict() for verdict in judge(study_of(read))], "left_out": left_out}
+        return {"verdicts": [_shown(verdict) for verdict in judge(study_of(read))], "left_out": left_out}
     except InputError as error:  # it names paths, of which the page's reader knows the part below the directory
-        return {"error": f"no verdicts: some of these runs {error.expected.replace(f'{root}/', '')}", "left_out": left_out}
+        why = error.expected.replace(f"{root}/", "")
+        return {"error": f"no verdicts: some of these runs {why}", "left_out": left_out}
     except Exception as error:  # rows of metrics that are JSON, and not what a run writes
         return {"error": f"{type(error).__name__}: {error}", "left_out": left_out}

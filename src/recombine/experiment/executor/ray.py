@@ -19,6 +19,7 @@ from recombine.errors import Failed, InputError
 from recombine.experiment.interrupt import Interrupted, StopRequest, run_interruptibly
 from recombine.experiment.job import ERRORS, Event, Job, carry_out, failure
 from recombine.experiment.machine import prepare
+from recombine.experiment.rundir import CHECKPOINTS
 from recombine.files import make_directories, remove_directory, replace_file
 
 SECONDS_BETWEEN_LOOKS = 0.2
@@ -218,7 +219,7 @@ def _goes_further(path: Path, sent: dict[str, bytes]) -> bool:
     config = path / "config.toml"
     if not config.is_file() or ("config.toml" in sent and config.read_bytes() != sent["config.toml"]):
         return False
-    here = max((one.name for one in (path / "checkpoints").glob("step-*")), default="")
+    here = max((one.name for one in (path / CHECKPOINTS).glob("step-*")), default="")
     return here >= max((name.split("/")[1] for name in sent if name.startswith("checkpoints/step-")), default="")
 
 
@@ -231,7 +232,7 @@ def _write(path: Path, files: dict[str, bytes]) -> None:
         make_directories((path / inside).parent)
         replace_file(path / inside, data)
     kept = {path / PurePosixPath(name).parent for name in files}
-    newest = max((one.name for one in kept if one.parent.name == "checkpoints"), default="")
-    for other in (path / "checkpoints").glob("step-*") if files else ():
+    newest = max((one.name for one in kept if one.parent.name == CHECKPOINTS), default="")
+    for other in (path / CHECKPOINTS).glob("step-*") if files else ():
         if other not in kept and other.name < newest:
             remove_directory(other)

@@ -28,7 +28,7 @@ const recombine = (() => {
 
   async function ask(path, parameters = [], signal) {
     const query = new URLSearchParams(parameters).toString();
-    const response = await fetch(query ? `${path}?${query}` : path, { signal });
+    const response = await fetch(query ? `${path}?${query}` : path, { signal }).catch(() => { throw new Error("The server does not answer."); });
     const answer = await response.json();
     if (!response.ok) throw new Error(answer.error ?? response.statusText);
     return answer;
@@ -41,6 +41,7 @@ const recombine = (() => {
   }
 
   function writeAddress(view, parameters) {
+    if (byId(view).hidden) return;
     const query = new URLSearchParams(parameters.filter(([, value]) => value !== null && value !== undefined)).toString();
     const hash = `#${view}${query ? `&${query}` : ""}`;
     if (hash !== location.hash) history.replaceState(null, "", hash);
@@ -67,7 +68,7 @@ const recombine = (() => {
     const names = [...new Set(rows.flatMap((row) => Object.keys(row)))];
     const cell = (value) => {
       const text = value === null || value === undefined ? "" : String(value);
-      return /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+      return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
     };
     return [names, ...rows.map((row) => names.map((name) => row[name]))].map((line) => line.map(cell).join(",")).join("\n") + "\n";
   }
@@ -80,7 +81,7 @@ const recombine = (() => {
   const drawn = new Map();
 
   // A plot: drawn anew when its specification or the tone changes, otherwise only its data are. What is saved is `rows`.
-  async function plot(id, spec, data, rows) {
+  async function plot(id, spec, data, rows, about = "") {
     const place = byId(id);
     const key = JSON.stringify([spec, tone()]);
     let known = drawn.get(id);
@@ -91,11 +92,12 @@ const recombine = (() => {
       await drawing;
       if (drawn.get(id) !== known) return;
       const chart = placeFor(id);
-      const { view } = await vegaEmbed(chart, { ...spec, datasets: data }, {
+      const description = place.closest("figure").querySelector("h2").textContent;
+      const { view } = await vegaEmbed(chart, { ...spec, description, datasets: data }, {
         mode: "vega-lite",
         renderer: "svg",
         ast: true, // expressions are interpreted: the page's policy forbids eval
-        config: shared.themes[tone()],
+        config: { ...shared.themes[tone()], mark: { ...shared.themes[tone()].mark, aria: false } }, // hundreds of points are no reading
         tooltip: { disableDefaultStyle: true },
         defaultStyle: false,
         actions: false,
@@ -106,7 +108,7 @@ const recombine = (() => {
       for (const [name, some] of Object.entries(data)) known.view.data(name, some);
       await known.view.runAsync();
     }
-    known.rows = rows;
+    Object.assign(known, { rows, about });
     place.setAttribute("role", "group");
     place.dataset.drawn = String(Number(place.dataset.drawn ?? 0) + 1);
   }
@@ -120,14 +122,16 @@ const recombine = (() => {
       return chart;
     }
     const save = (kind) => async () => {
-      const { view, rows } = drawn.get(id) ?? {};
+      const { view, rows, about } = drawn.get(id) ?? {};
       if (!view) return; // not drawn yet
-      if (kind === "svg") download(`${id}.svg`, "image/svg+xml", await view.toSVG());
-      else download(`${id}.csv`, "text/csv", csv(rows));
+      const name = `${id}${about ? `_${about}` : ""}.${kind}`;
+      if (kind === "svg") download(name, "image/svg+xml", await view.toSVG());
+      else download(name, "text/csv", csv(rows));
     };
+    const title = place.closest("figure").querySelector("h2").textContent;
     place.replaceChildren(chart, element("div", { class: "saves" },
-      element("button", { type: "button", text: "SVG", onclick: save("svg"), "aria-label": `Save the plot as SVG: ${id}` }),
-      element("button", { type: "button", text: "CSV", onclick: save("csv"), "aria-label": `Save the data as CSV: ${id}` })));
+      element("button", { type: "button", text: "SVG", onclick: save("svg"), "aria-label": `Save as SVG: ${title}` }),
+      element("button", { type: "button", text: "CSV", onclick: save("csv"), "aria-label": `Save the data as CSV: ${title}` })));
     return chart;
   }
 

@@ -10,6 +10,7 @@
   let answer = null;
   let names = [];
 
+  const naming = new Intl.Collator("en", { numeric: true });
   const chosen = () => state.runs.filter(Boolean);
   const styles = () => getComputedStyle(document.documentElement);
   const colors = () => [styles().getPropertyValue("--first").trim(), styles().getPropertyValue("--second").trim()];
@@ -18,6 +19,9 @@
   const theta = (i) => `θ${subscript(i)}`;
   const modulesOf = (mask) => [...mask].flatMap((bit, i) => (bit === "1" ? [i] : []));
   const maskOf = (weights) => weights.map((weight) => (weight > 0 ? "1" : "0")).join("");
+
+  // Which task it is, for the names of what is saved.
+  const about = () => [maskOf(state.weights), `n${state.length}`, `draw${state.draw}`, ...(state.fresh === null ? [] : [`fresh${state.fresh}`]), ...(answer.models.some((one) => one.used) ? ["latent-moved"] : [])].join("_");
 
   function save() {
     writeAddress("explore", [
@@ -28,8 +32,8 @@
   }
 
   function fillRuns() {
-    const able = [...recombine.runs.all.values()].filter((run) => run.model && run.model !== "informed" && run.step > 0);
-    names = able.map((run) => run.name).sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+    const able = [...recombine.runs.all.values()].filter((run) => run.model && run.model !== "informed" && run.playable);
+    names = able.map((run) => run.name).sort(naming.compare);
     const sizes = (name) => JSON.stringify(recombine.runs.all.get(name)?.sizes);
     if (!state.runs[0]) {
       // A pair of the paper's two models that differ in nothing else.
@@ -57,7 +61,7 @@
 
   // What is composed, only once it is known of what.
   function allow(on) {
-    document.querySelectorAll("#task fieldset:not(:first-of-type), #direction").forEach((field) => { field.disabled = !on; });
+    document.querySelectorAll("#task > fieldset:not(:first-of-type), #sliders fieldset, #direction").forEach((field) => { field.disabled = !on; });
   }
 
   // Whose teacher labels the task: its support is what the graph shows.
@@ -120,9 +124,9 @@
     if (focused !== undefined) svg.querySelector(`[data-module="${focused}"]`)?.focus();
   }
 
-  function slider(label, value, low, high, change) {
+  function slider(label, name, value, low, high, change) {
     const shown = element("output", { text: number(value, 2) });
-    const range = element("input", { type: "range", min: low, max: high, step: (high - low) / 100, value, "aria-label": label });
+    const range = element("input", { type: "range", min: low, max: high, step: (high - low) / 100, value, "aria-label": name });
     range.addEventListener("input", () => {
       shown.textContent = number(Number(range.value), 2);
       change(Number(range.value));
@@ -131,12 +135,23 @@
   }
 
   function drawWeights() {
+    const active = state.weights.filter((weight) => weight > 0).length;
     byId("weights").replaceChildren(...state.weights.flatMap((weight, i) => (weight > 0
-      ? [slider(theta(i), weight, 0.02, 1, (value) => {
+      ? [slider(theta(i), `weight of module ${i + 1}`, weight, 0.02, 1, (value) => {
         state.weights[i] = value;
         state.latents = [null, null]; // it was inferred from another task
+        tellLatent();
         update();
       })] : [])));
+    byId("weights").querySelectorAll("input").forEach((range) => { range.disabled = active < 2; }); // one alone is all of it
+    tellLatent();
+  }
+
+  // Half-way from a point of the simplex to the mask's corner, as the paper's Algorithm 1 has it.
+  function tellLatent() {
+    const sum = state.weights.reduce((total, weight) => total + weight, 0);
+    const active = state.weights.filter((weight) => weight > 0);
+    byId("weights").querySelectorAll("output").forEach((shown, i) => { shown.textContent = `z ${number(0.5 * (active[i] / sum + 1), 2)}`; });
   }
 
   function setWeights(weights) {
@@ -147,6 +162,11 @@
     drawGraph();
     drawWeights();
     update();
+  }
+
+  function tellLength() {
+    byId("length-value").textContent = state.length;
+    byId("length").setAttribute("aria-valuetext", `${state.length} examples`);
   }
 
   // With one teacher for both models there is one to choose, and fresh ones.
@@ -171,7 +191,7 @@
     if (!first.lengths.includes(state.length)) state.length = first.trained_length;
     byId("length").max = first.lengths.length - 1;
     byId("length").value = first.lengths.indexOf(state.length);
-    byId("length-value").textContent = state.length;
+    tellLength();
     byId("direction").replaceChildren(element("option", { value: 0, text: "a random one" }),
       ...Array.from({ length: first.input_dim }, (_, i) => element("option", { value: i + 1, text: `input ${i + 1}` })));
     byId("direction").value = state.direction;
@@ -187,18 +207,25 @@
     byId("summary").replaceChildren(element("p", { class: "soft", text: "loading the models …" }));
     allow(false);
     described = null;
-    described = (await ask("/api/models", chosen().map((name) => ["run", name]))).models;
+    try {
+      const { models } = await ask("/api/models", chosen().map((name) => ["run", name]));
+      if (JSON.stringify(chosen()) !== now) return; // others are chosen by now, and asked about
+      described = models;
+    } catch (error) {
+      byId("summary").replaceChildren();
+      throw error;
+    }
     key = now;
     drawForm();
     allow(true);
   }
 
-  const KINDS = { trained: ["good", "trained on"], held_out: ["bad", "held out"], other: ["open", "never trained on"], control: ["open", "a stranger's modules"] };
+  const KINDS = { trained: ["good", "trained on"], held_out: ["bad", "held out"], other: ["open", "neither trained on nor held out"], control: ["open", "a stranger's modules"] };
   const base = { $schema: "https://vega.github.io/schema/vega-lite/v6.json", width: "container", autosize: { type: "fit", contains: "padding" } };
   const modelColor = () => ({ field: "model", type: "nominal", scale: { domain: labels(), range: colors().slice(0, labels().length) }, legend: { title: null } });
 
   function scatter() {
-    const points = answer.models.flatMap((one, i) => one.y.map((y, j) => ({ truth: answer.truth.y[j], predicted: y, model: labels()[i] })));
+    const points = answer.models.flatMap((one, i) => one.y.map((y, j) => ({ query: j + 1, truth: answer.truth.y[j], predicted: y, model: labels()[i], run: state.runs[i] })));
     const all = points.flatMap(({ truth, predicted }) => [truth, predicted]);
     const scale = { zero: false, nice: true }; // both from the diagonal, whose ends are the least and the greatest value
     return plot("scatter", {
@@ -210,7 +237,7 @@
             shape: { field: "model", type: "nominal", scale: { domain: labels() }, legend: { title: null } },
             tooltip: [{ field: "model" }, { field: "truth", format: ".3f" }, { field: "predicted", format: ".3f" }] } },
       ],
-    }, { points, diagonal: [{ at: Math.min(...all) }, { at: Math.max(...all) }] }, points);
+    }, { points, diagonal: [{ at: Math.min(...all) }, { at: Math.max(...all) }] }, points, about());
   }
 
   function slice() {
@@ -224,7 +251,7 @@
         { data: { name: "truth" }, mark: { type: "line", strokeWidth: 5, opacity: 0.3, color: styles().getPropertyValue("--ink").trim() }, encoding: { x: { field: "t", type: "quantitative" }, y: { field: "y", type: "quantitative", title: "y" } } },
         { data: { name: "lines" }, mark: { type: "line", strokeWidth: 2.2 }, encoding: { x: { field: "t", type: "quantitative" }, y: { field: "y", type: "quantitative" }, color: modelColor(), strokeDash: { field: "model", type: "nominal", scale: { domain: labels() }, legend: { title: null } } } },
       ],
-    }, { lines, truth, ticks }, [...truth, ...lines, ...ticks]);
+    }, { lines, truth, ticks }, [...truth, ...lines, ...ticks], about());
   }
 
   function latent() {
@@ -235,23 +262,24 @@
         ? "The latent weighs the modules of one teacher. Of another teacher's modules these models know nothing, so there is nothing to compare."
         : "These models show no residual stream to decode the latent from.");
     }
-    const rows = answer.latent.map((value, i) => ({ module: theta(i), value, model: "truth" }));
-    comparable.forEach((decoded, i) => decoded && decoded.forEach((value, j) => rows.push({ module: theta(j), value, model: labels()[i] })));
+    const rows = answer.latent.map((value, i) => ({ module: i + 1, value, model: "truth" }));
+    comparable.forEach((decoded, i) => decoded && decoded.forEach((value, j) => rows.push({ module: j + 1, value, model: labels()[i], run: state.runs[i] })));
     const domain = ["truth", ...labels()];
     return plot("latent", {
       ...base, height: 250, data: { name: "bars" }, mark: { type: "bar", cornerRadiusEnd: 2 },
       encoding: {
-        x: { field: "module", type: "nominal", sort: null, title: null, axis: { labelAngle: 0 } }, xOffset: { field: "model", sort: domain },
+        x: { field: "module", type: "ordinal", title: null, axis: { labelAngle: 0, labelExpr: `${JSON.stringify(rows.map((row) => theta(row.module - 1)))}[datum.value - 1]` } }, xOffset: { field: "model", sort: domain },
         y: { field: "value", type: "quantitative", title: "latent" },
         color: { field: "model", type: "nominal", scale: { domain, range: [styles().getPropertyValue("--soft").trim(), ...colors()] }, legend: { title: null } },
         tooltip: [{ field: "model" }, { field: "module" }, { field: "value", format: ".3f" }],
       },
-    }, { bars: rows }, rows);
+    }, { bars: rows }, rows, about());
   }
 
   function attention() {
     const cells = answer.models.flatMap((one, i) => (one.attention ?? []).flatMap((heads, layer) => heads.flatMap((weights, head) =>
-      weights.map((weight, token) => ({ model: labels()[i], row: `${labels()[i]}, layer ${layer + 1}, head ${head + 1}`, token: token + 1, weight })))));
+      weights.map((weight, token) => ({ model: labels()[i], run: state.runs[i], layer: layer + 1, head: head + 1, token: token + 1, weight })))))
+      .map((cell) => ({ ...cell, row: `${cell.model}, layer ${cell.layer}, head ${cell.head}` }));
     const rows = [...new Set(cells.map((cell) => cell.row))];
     return plot("attention", {
       ...base, data: { name: "cells" }, height: 90 + Math.max(8, rows.length) * Math.max(12, Math.min(20, Math.round(260 / (rows.length || 1)))), mark: { type: "rect" },
@@ -261,7 +289,7 @@
         color: { field: "weight", type: "quantitative", title: null, scale: { scheme: tone() === "dark" ? "viridis" : "blues" }, legend: { gradientLength: 120 } },
         tooltip: [{ field: "row" }, { field: "token" }, { field: "weight", format: ".3f" }],
       },
-    }, { cells }, cells);
+    }, { cells }, cells.map(({ row, ...cell }) => cell), about());
   }
 
   function summary() {
@@ -281,9 +309,9 @@
     if (made !== moving) {
       moving = made;
       byId("sliders").replaceChildren(...able.flatMap((one, i) => (one
-        ? [element("section", { "data-model": i }, element("h2", { text: `The latent that ${labels()[i]} inferred` }),
-          element("p", { class: "soft", text: "Move it, and the prediction moves: the rest of the model only executes it." }),
-          ...one.map((value, j) => slider(`ẑ${subscript(j)}`, value, -1, 1, (moved) => {
+        ? [element("fieldset", { "data-model": i }, element("legend", { text: `Latent of ${labels()[i]}` }),
+          element("p", { class: "key", text: "Move it, and the prediction moves: the rest of the model only executes it. Its entries are the model's own: ẑ₁ is not the weight of θ₁." }),
+          ...one.map((value, j) => slider(`ẑ${subscript(j)}`, `inferred latent, entry ${j + 1}`, value, -1, 1, (moved) => {
             state.latents[i] = [...(state.latents[i] ?? answer.models[i].inferred)];
             state.latents[i][j] = Number(moved.toFixed(4));
             update();
@@ -315,15 +343,18 @@
     }
     asking = true;
     const busy = setTimeout(() => document.querySelector(".results").setAttribute("aria-busy", "true"), 250);
-    const waiting = setTimeout(() => say("waiting", "Still computing. Where the machine is busy training, that goes first; serve's --share gives the models more."), 4000);
+    const waiting = setTimeout(() => say("waiting", "Still computing: the first answer at a context length takes longer, and where the machine is busy training, that goes first (serve's --share gives the models more)."), 4000);
     try {
       do {
         again = false;
-        answer = await ask("/api/explore", [
+        const of = described;
+        const found = await ask("/api/explore", [
           ...chosen().map((name) => ["run", name]), ["weights", state.weights.join(",")], ["length", state.length], ["draw", state.draw],
           ["direction", state.direction], ["teacher_of", state.teacher], ...(state.fresh === null ? [] : [["fresh", state.fresh]]),
           ...state.latents.flatMap((one, i) => (one && state.runs[i] ? [[`latent${i}`, one.join(",")]] : [])),
         ]);
+        if (described !== of) return; // of models that were chosen before
+        answer = found;
       } while (again);
       trouble(null);
       summary();
@@ -339,7 +370,7 @@
       say("waiting", "");
       document.querySelector(".results").setAttribute("aria-busy", "false");
     }
-    if (again) update();
+    if (again && described) update();
   }
 
   const integer = (text) => (text === null || text === "" ? null : Number.parseInt(text, 10));
@@ -361,7 +392,8 @@
     save,
     async show() {
       if (!chosen().length) {
-        byId("summary").replaceChildren(element("p", { text: "No trained model here yet." }));
+        byId("summary").replaceChildren(element("p", { text: "No trained model here: a run needs a checkpoint, or parameters that were exported with it." }));
+        allow(false);
         return;
       }
       await describe();
@@ -385,7 +417,7 @@
   });
   byId("length").addEventListener("input", (event) => {
     state.length = described[0].lengths[Number(event.target.value)];
-    byId("length-value").textContent = state.length;
+    tellLength();
     state.latents = [null, null];
     update();
   });

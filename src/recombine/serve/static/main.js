@@ -8,7 +8,7 @@
   async function show(anew = false) {
     const [view, parameters] = readAddress();
     const name = Object.hasOwn(views, view) ? view : "runs";
-    if (anew && parameters.size) views[name].restore(parameters);
+    if (anew && [...parameters].length) views[name].restore(parameters);
     for (const one of Object.keys(views)) {
       byId(one).hidden = one !== name;
       if (one === name) byId(`to-${one}`).setAttribute("aria-current", "page");
@@ -51,9 +51,14 @@
   let started = false;
   followTone(() => started && show());
   document.querySelectorAll("form").forEach((form) => form.addEventListener("submit", (event) => event.preventDefault()));
-  addEventListener("hashchange", () => show(true));
+  addEventListener("hashchange", () => started && show(true));
+  byId("skip").addEventListener("click", (event) => {
+    event.preventDefault(); // the address is the view's
+    byId("content").focus();
+  });
 
-  ask("/api/runs").then((answer) => {
+  const slow = setTimeout(() => say("live", "connecting; the machine is busy …"), 3000);
+  ask("/api/runs").finally(() => clearTimeout(slow)).then((answer) => {
     Object.assign(shared, { themes: answer.themes, colors: answer.colors, quantiles: answer.quantiles });
     byId("directory").textContent = answer.directory;
     byId("version").textContent = answer.version;

@@ -89,6 +89,7 @@
       ["q", state.filter || null], ["sort", state.sort === "name" ? null : state.sort], ["down", state.down ? "1" : null],
       ["metric", state.metric === "ood" ? null : state.metric], ["each", state.means ? null : "1"],
       ["study", state.study || null], ["all", all ? "1" : null],
+      ["none", state.picked.size ? null : "1"],
       ...(all ? [] : [...state.picked].map((name) => ["run", name])),
     ]);
   }
@@ -138,14 +139,14 @@
   function lowest(points) {
     const begun = points.filter((point) => point.step > 0);
     const sorted = (begun.length ? begun : points).map((point) => point.mean).sort((a, b) => a - b);
-    return Math.max(-1, Math.min(0.9, Math.floor(10 * (sorted[Math.floor(sorted.length / 20)] ?? 0) - 0.5) / 10));
+    return Math.min(0.9, Math.floor(10 * (sorted[Math.floor(sorted.length / 20)] ?? 0) - 0.5) / 10);
   }
 
   const curveSpec = (models, supports, metric, intervals, few, low) => ({
     $schema: "https://vega.github.io/schema/vega-lite/v6.json",
     width: "container", height: 300 + (supports > 1 ? 40 : 0) + (byId("curves").clientWidth < 480 ? 18 * (models.length + supports) : 0), autosize: { type: "fit", contains: "padding" },
     encoding: {
-      x: { field: "step", type: "quantitative", title: "step", axis: { format: "~s", tickCount: 6 } },
+      x: { field: "step", type: "quantitative", title: "step", axis: { labelExpr: "datum.value ? format(datum.value, '~s') : '0'", tickCount: 6 } },
       color: { field: "model", type: "nominal", scale: { domain: models, range: models.map(colorOf) }, legend: { title: null, symbolType: "stroke", symbolOpacity: 1, ...oneColumn() } },
       detail: { field: "runs" },
     },
@@ -153,7 +154,7 @@
       ...(intervals ? [{ data: { name: "points" }, transform: [{ filter: "datum.step > 0" }], mark: { type: "area", opacity: 0.18, clip: true }, encoding: { y: { field: "from", type: "quantitative" }, y2: { field: "to" } } }] : []),
       { data: { name: "points" }, mark: { type: "line", strokeWidth: few ? 2 : 1, opacity: few ? 1 : 0.5, clip: true, tooltip: few ? null : { content: "encoding" } },
         encoding: { ...(few ? {} : { tooltip: [{ field: "runs" }] }), strokeDash: { field: "support", type: "nominal", legend: supports > 1 ? { title: null, orient: "bottom", ...oneColumn() } : null }, y: { field: "mean", type: "quantitative", title: metric === "loss" ? "loss" : "R²",
-          scale: metric === "loss" ? { type: "log" } : { domain: [low, 1], nice: false, clamp: true } } } },
+          scale: metric === "loss" ? { type: "log" } : { domain: [low, 1], nice: false } } } },
       ...(few ? [{ data: { name: "points" }, params: [near], mark: { type: "point", filled: true, size: 60 },
         encoding: { y: { field: "mean", type: "quantitative" }, opacity: { condition: { param: "near", empty: false, value: 1 }, value: 0 },
           tooltip: [{ field: "runs" }, { field: "step", format: "," }, { field: "mean", format: ".4f" }, { field: "seeds", title: "seeds" }] } }] : []),
@@ -166,12 +167,12 @@
     const points = names.length <= 64 ? 300 : names.length <= 300 || state.means ? 64 : 20;
     const { metric } = state;
     const stamp = (name) => JSON.stringify([runs.get(name)?.measured, metric, points]);
-    const wanted = names.filter((name) => known.get(name)?.stamp !== stamp(name));
-    const many = wanted.length > 100;
-    while (wanted.length && isWanted()) { // an address can only be so long
-      if (many) say("reading", `reading: ${wanted.length.toLocaleString("en")} to go`);
-      const some = wanted.splice(0, 1);
-      for (let length = 0; wanted.length && some.length < 100 && length < 8000; length += 5 + encodeURIComponent(some.at(-1)).length) some.push(wanted.shift());
+    const missing = names.filter((name) => known.get(name)?.stamp !== stamp(name));
+    const many = missing.length > 100;
+    while (missing.length && isWanted()) { // an address can only be so long
+      if (many) say("reading", `reading: ${missing.length.toLocaleString("en")} to go`);
+      const some = missing.splice(0, 1);
+      for (let length = 0; missing.length && some.length < 100 && length < 8000; length += 5 + encodeURIComponent(some.at(-1)).length) some.push(missing.shift());
       const stamps = new Map(some.map((name) => [name, stamp(name)]));
       const found = await ask("/api/curves", [["metric", metric], ["points", points], ...some.map((name) => ["run", name])]);
       for (const [name, curve] of Object.entries(found)) known.set(name, { ...curve, stamp: stamps.get(name) });
@@ -193,6 +194,7 @@
         }
       } finally {
         underWay = null;
+        if (wanted) setTimeout(() => curves().catch(() => {}), 1000); // what came while something failed
       }
     })();
     return underWay;
@@ -205,12 +207,18 @@
     await fetchCurves(names, () => turn === mine);
     if (turn !== mine) return; // something else is wanted by now
     const lines = new Map();
+    const labels = new Set();
     for (const name of names) {
       const run = runs.get(name);
       const curve = known.get(name);
       if (!run || !curve) continue;
       const of = means ? `${run.study} ${run.configuration}` : name; // a mean is over seeds of one configuration
-      if (!lines.has(of)) lines.set(of, { line: means ? name.replace(/-seed\d+$/, "") : name, model: run.model, support: run.support, ends: [], steps: new Map() });
+      if (!lines.has(of)) {
+        const short = means ? name.replace(/-seed\d+$/, "") : name;
+        const line = labels.has(short) ? name : short; // two configurations may be called the same
+        labels.add(line);
+        lines.set(of, { line, model: run.model, support: run.support, ends: [], steps: new Map() });
+      }
       const { ends, steps } = lines.get(of);
       let end = -1;
       curve.steps.forEach((step, i) => {
@@ -232,11 +240,15 @@
         points.push({ runs: line, model, support, step, mean: center, low, high, seeds: values.length });
       }
     }
+    // What is below the plot is left out of it, and a line begins where it comes in: held at the edge, it would lie.
+    const low = metric === "loss" ? Math.min(...points.map((point) => point.mean)) / 2 : lowest(points);
+    const within = (value) => Math.max(low, metric === "loss" ? value : Math.min(1, value));
+    const inside = points.filter((point) => point.mean >= low)
+      .map((point) => ({ ...point, from: within(point.low ?? point.mean), to: within(point.high ?? point.mean) }));
     const models = [...new Set(points.map((point) => point.model))].sort();
     if (!points.length) return unplot("curves", names.length ? "Nothing was measured yet." : "Select runs to see their curves.");
     const supports = new Set(points.map((point) => point.support)).size;
-    await plot("curves", curveSpec(models, supports, metric, points.some((point) => point.low !== null), points.length <= FEW, lowest(points)),
-      { points: points.map((point) => ({ ...point, from: point.low ?? point.mean, to: point.high ?? point.mean })) }, points);
+    await plot("curves", curveSpec(models, supports, metric, points.some((point) => point.low !== null), points.length <= FEW, low), { points: inside }, points);
   }
 
   async function difference() {
@@ -247,6 +259,7 @@
       return;
     }
     const { fields } = await ask("/api/difference", [["one", picked[0]], ["other", picked[1]]]);
+    if ([...state.picked].join("\n") !== picked.join("\n")) return; // others are picked by now
     const lines = Object.entries(fields).map(([name, [one, other]]) =>
       element("tr", {}, element("th", { scope: "row", text: name }), element("td", { text: one }), element("td", { text: other })));
     place.replaceChildren(lines.length
@@ -258,6 +271,7 @@
 
   const BADGES = { holds: ["good", "✓"], "does not hold": ["bad", "✗"] };
 
+  const unfolded = new Set();
   let judging = null; // when to ask again
   async function claims() {
     clearTimeout(judging);
@@ -267,7 +281,9 @@
       place.replaceChildren(element("p", { class: "soft", text: "No study yet." }));
       return;
     }
-    const answer = await ask("/api/claims", [["study", state.study]]).catch((error) => ({ error: error.message }));
+    const { study } = state;
+    const answer = await ask("/api/claims", [["study", study]]).catch((error) => ({ error: error.message }));
+    if (study !== state.study) return;
     if (answer.again) laterClaims(1000 * answer.again);
     const left = answer.left_out?.length ? [element("p", { class: "soft", text: `without what cannot be read: ${answer.left_out.join(", ")}` })] : [];
     if (answer.error) {
@@ -277,7 +293,10 @@
     place.replaceChildren(element("ul", {}, ...answer.verdicts.map((verdict) => {
       const [kind, sign] = BADGES[verdict.state] ?? ["open", "?"];
       return element("li", {}, element("span", { class: `badge ${kind}`, text: `${sign} ${verdict.state}` }), ` ${verdict.number}. ${verdict.claim ?? verdict.sentence ?? ""}`,
-        ...(verdict.note ? [element("p", { class: "soft note", text: verdict.note })] : []));
+        element("p", { class: "soft note", text: verdict.note }),
+        element("details", { open: unfolded.has(verdict.number), ontoggle: ({ target }) => unfolded[target.open ? "add" : "delete"](verdict.number) },
+          element("summary", { text: "what was measured" }),
+          ...verdict.parts.map((part) => element("p", { class: "soft note", text: `${(BADGES[part.state] ?? ["", "?"])[1]} ${part.text}` }))));
     })), ...left);
   }
 
@@ -323,14 +342,14 @@
       state.metric = parameters.get("metric") ?? "ood";
       state.means = !parameters.has("each");
       state.study = parameters.get("study") ?? "";
+      studies();
       state.picked = new Set(parameters.has("all") ? [...runs.values()].filter(shown).map((run) => run.name) : parameters.getAll("run").filter((name) => runs.has(name)));
-      if (!state.picked.size) for (const run of [...runs.values()].filter((one) => one.study === [...runs.values()][0].study).slice(0, 24)) state.picked.add(run.name);
+      if (!state.picked.size && !parameters.has("none")) for (const run of [...runs.values()].filter((one) => one.study === state.study).slice(0, 24)) state.picked.add(run.name);
       byId("filter").value = state.filter;
       byId("metric").value = state.metric;
       byId("means").checked = state.means;
       refill();
       arrangeAnew();
-      studies();
     },
     show: () => Promise.all([curves(), difference(), claims()]),
     save,
