@@ -156,7 +156,9 @@ def test_a_server_that_fails_says_so_with_the_headers(place: Path) -> None:
     said: list[dict] = []
 
     async def receive() -> dict:
-        return {"type": "http.request"} if not said else await asyncio.Event().wait()
+        if said:
+            await asyncio.Event().wait()
+        return {"type": "http.request"}
 
     async def send(message: dict) -> None:
         said.append(message)
