@@ -188,8 +188,8 @@ def gap() -> str:
     ]
     for words, field in GAP:
         section, _, name = field.partition(".")
-        default = next(value for run in base if (value := lookup(run.config, section, name)) is not None)
-        for value in sorted({lookup(run.config, section, name) for run in runs} - {None, default}):
+        defaults = {lookup(run.config, section, name) for run in base}
+        for value in sorted({lookup(run.config, section, name) for run in runs} - {None} - defaults):
             both = [chosen(runs, model, **{f"{section}__{name}": value}) for model in (T, H)]
             own = [run for run in base if run.model == T]
             rows.append(_gap_row(words, f"{value:,}", both[0] or own, both[1]))
