@@ -13,8 +13,8 @@ import pytest
 
 from recombine.config import Config
 from recombine.errors import InputError
+from recombine.experiment.rundir import run_config
 from recombine.experiment.sweep import SELECTION, SELECTION_FORMAT
-from recombine.experiment.trained import run_config
 from recombine.serve import run_files
 from recombine.serve.curve import Curve
 from recombine.serve.library import Library

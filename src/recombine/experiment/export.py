@@ -8,10 +8,10 @@ from safetensors.numpy import save
 
 from recombine.errors import InputError
 from recombine.experiment.reference import REFERENCES_DIRECTORY, reference_path
-from recombine.experiment.rundir import CONFIG, ENV, METRICS, STATUS
+from recombine.experiment.rundir import CONFIG, ENV, METRICS, STATUS, WEIGHTS, run_config
 from recombine.experiment.scorecard import SCORECARD
 from recombine.experiment.sweep import LIST, SELECTION
-from recombine.experiment.trained import WEIGHTS, load_trained, run_config
+from recombine.experiment.trained import load_trained
 from recombine.files import make_directories, read_file, replace_file
 from recombine.model.weights import named_arrays
 

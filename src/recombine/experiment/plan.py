@@ -10,10 +10,10 @@ from recombine.config_file import config_as_dict, differences, write_toml
 from recombine.errors import InputError
 from recombine.experiment.job import Job
 from recombine.experiment.reference import REFERENCES_DIRECTORY, reference_path, stored_references
-from recombine.experiment.rundir import CONFIG, is_done
+from recombine.experiment.rundir import CONFIG, is_done, run_config
 from recombine.experiment.scorecard import read_scorecard
 from recombine.experiment.sweep import read_selection
-from recombine.experiment.trained import own_model, run_config
+from recombine.experiment.trained import own_model
 from recombine.train.step import compiled_part
 
 After = Literal["scorecard", "selection"]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from recombine.config import Config
-from recombine.config_file import parse_toml, write_toml
+from recombine.config_file import override, parse_toml, write_toml
 from recombine.errors import InputError
 from recombine.experiment.lock import take_lock
 from recombine.files import (
@@ -29,7 +29,7 @@ from recombine.files import (
     replace_file,
 )
 
-CONFIG, METRICS, TIMING, ENV, STATUS, LOCK, CHECKPOINTS = (
+CONFIG, METRICS, TIMING, ENV, STATUS, LOCK, CHECKPOINTS, WEIGHTS = (
     "config.toml",
     "metrics.jsonl",
     "timing.jsonl",
@@ -37,6 +37,7 @@ CONFIG, METRICS, TIMING, ENV, STATUS, LOCK, CHECKPOINTS = (
     "status.json",
     "lock",
     "checkpoints",
+    "model.safetensors",  # of a run that was exported with its parameters
 )
 
 
@@ -120,6 +121,21 @@ class RunDirectory:
             return read_file(path).decode(errors="replace")
         except NotAFile as error:
             raise InputError("out", str(self.path), f"not a run directory: {error}") from error
+
+
+def run_config(path: Path) -> Config:
+    """The configuration of a run directory."""
+    if not (path / CONFIG).is_file():
+        raise InputError("run", str(path), f"not a run directory: it has no {CONFIG}")
+    try:
+        text = read_file(path / CONFIG, 1 << 20).decode(errors="replace")
+    except NotAFile as error:
+        raise InputError("run", str(path), f"not a run directory: {error}") from error
+    tables = parse_toml(text, str(path / CONFIG))
+    try:
+        return override(Config(), tables)
+    except InputError as error:
+        raise InputError("run", str(path), f"its {CONFIG}: {error}") from error
 
 
 def is_done(path: Path) -> bool:

@@ -10,7 +10,7 @@ from safetensors.numpy import load
 from recombine.config import Config, OwnModelConfig
 from recombine.config_file import override, parse_toml
 from recombine.errors import InputError
-from recombine.experiment.rundir import CHECKPOINTS, CONFIG, METRICS
+from recombine.experiment.rundir import CHECKPOINTS, CONFIG, METRICS, WEIGHTS, run_config
 from recombine.files import NotAFile, read_file
 from recombine.model.build import Model
 from recombine.model.weights import replace_arrays
@@ -18,7 +18,6 @@ from recombine.train.checkpoint import DamagedCheckpoint, list_checkpoints, read
 from recombine.train.step import init_state
 
 LOSSES = "losses"
-WEIGHTS = "model.safetensors"  # of a run that was exported
 LARGEST_WEIGHTS = 1 << 32
 
 
@@ -60,21 +59,6 @@ def _load_exported(run: Path) -> Trained:
     except (NotAFile, SafetensorError, ValueError, LookupError, TypeError) as error:
         raise InputError("run", str(run), f"its {WEIGHTS} or {METRICS} cannot be read ({error})") from error
     return Trained(config, replace_arrays(init_state(config).model, arrays, str(run / WEIGHTS)), step)
-
-
-def run_config(path: Path) -> Config:
-    """The configuration of a run directory."""
-    if not (path / CONFIG).is_file():
-        raise InputError("run", str(path), f"not a run directory: it has no {CONFIG}")
-    try:
-        text = read_file(path / CONFIG, 1 << 20).decode(errors="replace")
-    except NotAFile as error:
-        raise InputError("run", str(path), f"not a run directory: {error}") from error
-    tables = parse_toml(text, str(path / CONFIG))
-    try:
-        return override(Config(), tables)
-    except InputError as error:
-        raise InputError("run", str(path), f"its {CONFIG}: {error}") from error
 
 
 def own_model(config: Config) -> str | None:

@@ -10,9 +10,8 @@ from recombine.config import Config
 from recombine.config_file import config_as_dict
 from recombine.errors import InputError
 from recombine.experiment.reference import REFERENCES_DIRECTORY, stored_references
-from recombine.experiment.rundir import CONFIG, ENV, METRICS, STATUS
+from recombine.experiment.rundir import CONFIG, ENV, METRICS, STATUS, run_config
 from recombine.experiment.scorecard import read_scorecard
-from recombine.experiment.trained import run_config
 from recombine.files import NotAFile, read_file
 
 LARGEST_METRICS = 1 << 28

@@ -14,8 +14,8 @@ from recombine.checks import check_number
 from recombine.config import Config
 from recombine.errors import InputError
 from recombine.experiment.evaluate import read_episodes
-from recombine.experiment.rundir import CHECKPOINTS
-from recombine.experiment.trained import WEIGHTS, load_trained
+from recombine.experiment.rundir import CHECKPOINTS, WEIGHTS
+from recombine.experiment.trained import load_trained
 from recombine.measure.probe import fit_probe
 from recombine.measure.reference import RIDGE_STRENGTH
 from recombine.measure.ridge import Ridge, fit_ridge

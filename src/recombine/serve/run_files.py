@@ -11,9 +11,8 @@ from typing import Any
 
 from recombine.config_file import config_as_dict
 from recombine.errors import InputError
-from recombine.experiment.rundir import CHECKPOINTS, CONFIG, LOCK, METRICS, STATUS
+from recombine.experiment.rundir import CHECKPOINTS, CONFIG, LOCK, METRICS, STATUS, WEIGHTS, run_config
 from recombine.experiment.sweep import SELECTION
-from recombine.experiment.trained import WEIGHTS, run_config
 from recombine.files import read_end, read_file
 
 TAIL = 1 << 18  # bytes from the end of the metrics in which the last row is looked for
