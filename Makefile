@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup reproduce test test-slow torture docs lint format clean system-deps
+.PHONY: setup reproduce demo test test-slow torture docs lint format clean system-deps
 
 setup: $(READY)
 
@@ -18,6 +18,9 @@ $(READY): pyproject.toml constraints.txt
 
 reproduce: $(READY)
 	$(BIN)/recombine reproduce
+
+demo: $(READY)
+	$(BIN)/recombine serve --demo --open
 
 # One worker more than there are cores: some tests wait for other processes.
 test: $(READY)

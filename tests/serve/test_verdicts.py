@@ -50,21 +50,27 @@ def test_runs_that_cannot_be_read_are_left_out(run: Path, tmp_path: Path) -> Non
     assert answer["verdicts"] == verdicts(run)["verdicts"]
 
 
-def test_studies_have_one_pace(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for study in "ab":
+@pytest.mark.parametrize("busy", [False, True])
+def test_many_studies(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, busy: bool) -> None:
+    """Each is judged when it is first asked about; on a busy machine all of them together have an allowance."""
+    for study in "abcdefgh":
         shutil.copytree(run, tmp_path / study / "one")
     library = Library(tmp_path)
     library.refresh()
-    clock = [1_000.0]
-    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    monkeypatch.setattr(module.Allowance, "is_busy", lambda self: busy)
     monkeypatch.setattr(module, "_timed", lambda runs, root: ({"verdicts": [runs[0].name]}, 0.5))
 
     async def scenario() -> None:
         judged = Verdicts(library)
-        assert await judged.of("a") == {"verdicts": ["a/one"]}
-        assert await judged.of("b") == {"verdicts": [], "again": 0.5 * module.PACE}
+        answers = {study: await judged.of(study) for study in "abcdefgh"}
+        waiting = [study for study, answer in answers.items() if "again" in answer]
+        assert len(waiting) == (3 if busy else 0)
+        assert all(answers[study] == {"verdicts": [f"{study}/one"]} for study in "abcdefgh" if study not in waiting)
+        assert all(answers[study]["verdicts"] == [] and answers[study]["again"] > 1 for study in waiting)
         assert await judged.of("a") == {"verdicts": ["a/one"]}, "from memory"
-        clock[0] += 0.5 * module.PACE
-        assert await judged.of("b") == {"verdicts": ["b/one"]}
+        with (tmp_path / "a" / "one" / "metrics.jsonl").open("a") as file:
+            file.write("{}\n")
+        library.refresh()
+        assert (await judged.of("a"))["again"] >= 1, "not all the time"
 
     asyncio.run(scenario())

@@ -79,7 +79,8 @@ class Serve:
             )
             if self.open:
                 webbrowser.open(f"{address}/#explore" if self.demo else address)
-            _server(config).run(sockets=[listening])
+            with suppress(KeyboardInterrupt):  # uvicorn has left in order, and hands it on
+                _server(config).run(sockets=[listening])
 
 
 def _server(config: "Config") -> "Server":

@@ -151,7 +151,8 @@ def _read_json(path: Path) -> dict[str, Any] | None:
 
 
 def _check_together(runs: Sequence[RunRecord]) -> None:
-    for first, run in ((runs[0], run) for run in runs[1:]):
+    first = runs[0]
+    for run in runs[1:]:
         for section, name in SHARED:
             one, other = first.config[section][name], run.config[section][name]
             if one != other:

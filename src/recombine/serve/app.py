@@ -80,13 +80,13 @@ class Server:
         self.explorer = ExplorerProcess(share)
         self.own = own
         self.files = {path.name: path.read_bytes() for path in (*STATIC.iterdir(), TONE) if path.suffix in TYPES}
-        self.verdicts = Verdicts(self.library)
+        self.verdicts = Verdicts(self.library, share)
         self.reading = 0.0
         self.allowance = Allowance(share / 2, BURST / 3, PATIENCE / 4, self._for_requests)
 
     def _for_requests(self) -> float:
-        """Seconds of a core: of the loop, which asks, and of the threads that read curves. The watch and the verdicts
-        have a pace of their own, however many ask."""
+        """Seconds of a core: of the loop, which asks, and of the threads that read curves. The watch has a
+        pace of its own, and the verdicts an allowance."""
         return time.thread_time() + self.reading
 
     @asynccontextmanager

@@ -38,6 +38,7 @@ class Library:
         self.lists: dict[str, Path] = {}
         self.selected: dict[str, tuple[Stamp, float | None]] = {}
         self.curves: OrderedDict[tuple[str, int], tuple[FileStamp, Curve]] = OrderedDict()
+        self.points = 0
         self.reading = threading.Lock()
 
     def refresh(self) -> tuple[list[str], list[str]]:
@@ -72,12 +73,15 @@ class Library:
         seen = self.find(name)
         with self.reading:
             metrics, curve = self.curves.pop((name, most), (None, None))
-            curve = curve or Curve(seen.path / METRICS, most)
+            if curve is None:
+                curve = Curve(seen.path / METRICS, most)
+                self.points += most
             if metrics != seen.metrics:
                 curve.read_on()
             self.curves[name, most] = (seen.metrics, curve)
-            while sum(kept for _, kept in self.curves) > MOST_KEPT:
-                self.curves.popitem(last=False)
+            while self.points > MOST_KEPT:
+                (_, kept), _ = self.curves.popitem(last=False)
+                self.points -= kept
             return curve.columns()
 
     def difference(self, one: str, other: str) -> dict[str, list[Any]]:
@@ -103,7 +107,7 @@ class Library:
             states[state] = states.get(state, 0) + 1
             score = self._selected(seen, line["num_steps"]) if seen and state == "done" else None
             scores.setdefault(line["configuration"], []).append(score)
-        # As `recombine sweep report` ranks: by the mean over seeds, of configurations all of whose seeds are done.
+        # As `recombine sweep results` ranks: by the mean over seeds, of configurations all of whose seeds are done.
         known = {name: [score for score in some if score is not None] for name, some in scores.items()}
         means = [(fmean(some), name) for name, some in known.items() if len(some) == len(scores[name])]
         return {"runs": len(lines), "states": states, "best": max(means, default=None)}
@@ -134,7 +138,7 @@ class Found:
 
 
 def _find(root: str) -> Found:
-    """Once a second, for thousands of runs: three looks at files for each, and no more."""
+    """Once a second, for thousands of runs: four looks at files for each, and no more."""
     found = Found()
     _walk(root, ".", DEPTH, found)
     return found

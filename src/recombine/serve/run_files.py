@@ -101,16 +101,16 @@ def _look_at_config(path: Path, name: str, stamp: Stamp) -> Seen:
     except Exception as error:  # anything can stand in a file, and the other runs are to be shown all the same
         why = error.expected if isinstance(error, InputError) else type(error).__name__
         return Seen(path, name, stamp, {}, shown | {"error": f"{CONFIG}: {why}"[:LONGEST]})
-    task = config.task
+    task, tables = config.task, config_as_dict(config)
     shown |= {
         "model": config.model.label,
         "support": task.support.name,
         "seed": config.seed,
         "num_steps": config.optimizer.num_steps,
-        "configuration": _digest(config_as_dict(replace(config, seed=0))),
+        "configuration": _digest(tables | {"seed": None}),
         "sizes": [task.input_dim, task.hidden_dim, task.num_modules, task.episode_length],
     }
-    return Seen(path, name, stamp, config_as_dict(config), shown)
+    return Seen(path, name, stamp, tables, shown)
 
 
 def _has_parameters(path: Path) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recombine.errors import InputError
+from recombine.serve.allowance import BURST, SHARE, Allowance
 from recombine.serve.library import Library
 from recombine.serve.run_files import Seen
 
@@ -14,24 +15,25 @@ if TYPE_CHECKING:
     from recombine.report.verdict import Verdict
 
 LARGEST = 1 << 26  # bytes of metrics: judging needs them all at once, and many times that of memory
-PACE = 200.0  # times as long as judging took, until it is done again
+PACE = 10.0  # times as long as judging took, until a study is judged again; on a busy machine, see the allowance
 
 
 class Judged(NamedTuple):
-    """What was answered, about which state of the runs."""
+    """What was answered, about which state of the runs, and when it may be worked out anew."""
 
     stamps: list[Any]
     answer: dict[str, Any]
+    until: float
 
 
 class Verdicts:
     """`await verdicts.of(study)`: from memory, unless there is something new and it is time for it."""
 
-    def __init__(self, library: Library):
+    def __init__(self, library: Library, share: float = SHARE):
         self.library = library
         self.kept: dict[str, Judged] = {}
-        self.until = 0.0
-        """When one may be worked out again: all of them together have one pace, however many studies there are."""
+        self.spent = 0.0
+        self.allowance = Allowance(share / 3, BURST / 3, used=lambda: self.spent)  # of all studies together
         self.turn = asyncio.Lock()
 
     async def of(self, study: str) -> dict[str, Any]:
@@ -42,16 +44,15 @@ class Verdicts:
             runs = [seen for seen in self.library.runs.values() if seen.shown["study"] == study]
             stamps = [seen.stamp for seen in runs]
             known = self.kept.get(study)
-            if (known is None or known.stamps != stamps) and time.monotonic() >= self.until:
-                answer, seconds = await asyncio.to_thread(_timed, runs, self.library.root)
-                known = self.kept[study] = Judged(stamps, answer)
-                self.until = time.monotonic() + PACE * seconds
-        if known and known.stamps == stamps:
-            return known.answer
-        return (known.answer if known else {"verdicts": []}) | {"again": self._again()}
-
-    def _again(self) -> float:
-        return round(max(1.0, self.until - time.monotonic()), 1)
+            if known and known.stamps == stamps:
+                return known.answer
+            wait = max(self.allowance.owed(), known.until - time.monotonic() if known else 0.0)
+            if wait > 0:
+                return (known.answer if known else {"verdicts": []}) | {"again": round(max(1.0, wait), 1)}
+            answer, seconds = await asyncio.to_thread(_timed, runs, self.library.root)
+            self.spent += seconds
+            self.kept[study] = Judged(stamps, answer, time.monotonic() + PACE * seconds)
+            return answer
 
 
 def _timed(runs: list[Seen], root: Path) -> tuple[dict[str, Any], float]:

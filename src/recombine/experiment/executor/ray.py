@@ -19,7 +19,7 @@ from recombine.errors import Failed, InputError
 from recombine.experiment.interrupt import Interrupted, StopRequest, run_interruptibly
 from recombine.experiment.job import ERRORS, Event, Job, carry_out, failure
 from recombine.experiment.machine import prepare
-from recombine.experiment.rundir import CHECKPOINTS
+from recombine.experiment.rundir import CHECKPOINTS, CONFIG
 from recombine.files import make_directories, remove_directory, replace_file
 
 SECONDS_BETWEEN_LOOKS = 0.2
@@ -216,11 +216,11 @@ def _read(path: Path) -> dict[str, bytes]:
 
 def _goes_further(path: Path, sent: dict[str, bytes]) -> bool:
     """Whether what a node has of a run is the same run as what it was sent, and further."""
-    config = path / "config.toml"
-    if not config.is_file() or ("config.toml" in sent and config.read_bytes() != sent["config.toml"]):
+    config = path / CONFIG
+    if not config.is_file() or (CONFIG in sent and config.read_bytes() != sent[CONFIG]):
         return False
     here = max((one.name for one in (path / CHECKPOINTS).glob("step-*")), default="")
-    return here >= max((name.split("/")[1] for name in sent if name.startswith("checkpoints/step-")), default="")
+    return here >= max((name.split("/")[1] for name in sent if name.startswith(f"{CHECKPOINTS}/step-")), default="")
 
 
 def _write(path: Path, files: dict[str, bytes]) -> None:

@@ -212,6 +212,7 @@
       if (JSON.stringify(chosen()) !== now) return; // others are chosen by now, and asked about
       described = models;
     } catch (error) {
+      if (JSON.stringify(chosen()) !== now) return;
       byId("summary").replaceChildren();
       throw error;
     }
@@ -268,7 +269,7 @@
     return plot("latent", {
       ...base, height: 250, data: { name: "bars" }, mark: { type: "bar", cornerRadiusEnd: 2 },
       encoding: {
-        x: { field: "module", type: "ordinal", title: null, axis: { labelAngle: 0, labelExpr: `${JSON.stringify(rows.map((row) => theta(row.module - 1)))}[datum.value - 1]` } }, xOffset: { field: "model", sort: domain },
+        x: { field: "module", type: "ordinal", title: null, axis: { labelAngle: 0, labelExpr: `${JSON.stringify(answer.latent.map((_, i) => theta(i)))}[datum.value - 1]` } }, xOffset: { field: "model", sort: domain },
         y: { field: "value", type: "quantitative", title: "latent" },
         color: { field: "model", type: "nominal", scale: { domain, range: [styles().getPropertyValue("--soft").trim(), ...colors()] }, legend: { title: null } },
         tooltip: [{ field: "model" }, { field: "module" }, { field: "value", format: ".3f" }],
@@ -345,7 +346,7 @@
     const busy = setTimeout(() => document.querySelector(".results").setAttribute("aria-busy", "true"), 250);
     const waiting = setTimeout(() => say("waiting", "Still computing: the first answer at a context length takes longer, and where the machine is busy training, that goes first (serve's --share gives the models more)."), 4000);
     try {
-      do {
+      for (;;) {
         again = false;
         const of = described;
         const found = await ask("/api/explore", [
@@ -353,9 +354,11 @@
           ["direction", state.direction], ["teacher_of", state.teacher], ...(state.fresh === null ? [] : [["fresh", state.fresh]]),
           ...state.latents.flatMap((one, i) => (one && state.runs[i] ? [[`latent${i}`, one.join(",")]] : [])),
         ]);
-        if (described !== of) return; // of models that were chosen before
+        if (!described) return; // others are chosen, and asked once they are loaded
+        if (again || described !== of) continue;
         answer = found;
-      } while (again);
+        break;
+      }
       trouble(null);
       summary();
       sliders();

@@ -1,0 +1,51 @@
+"""`recombine serve` on the command line: what it refuses, and how it leaves."""
+
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from recombine.cli.serve import Serve
+from recombine.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"directory": Path("missing")}, "no such directory"),
+        ({"directory": Path(__file__)}, "is a file"),
+        ({"directory": Path(), "demo": True}, "either a directory or --demo"),
+        ({"demo": True, "port": 70_000}, "port = 70000"),
+        ({"demo": True, "port": -1}, "port = -1"),
+        ({"demo": True, "share": 0.0}, "share = 0.0"),
+        ({"demo": True, "share": float("nan")}, "share = nan"),
+    ],
+)
+def test_bad_input(given: dict, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        Serve(**given).run()
+
+
+def test_a_port_that_is_taken() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(InputError, match="--port 0 takes any that is free"):
+            Serve(demo=True, port=port).run()
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_it_leaves_without_a_word(how: signal.Signals) -> None:
+    """Though somebody is still listening."""
+    command = [sys.executable, "-m", "recombine", "serve", "--demo", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline().rsplit(":", 1)[1])
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as listening:
+            listening.sendall(f"GET /api/events?since=0 HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n".encode())
+            assert listening.recv(1 << 16).startswith(b"HTTP/1.1 200")
+            process.send_signal(how)
+            _, said = process.communicate(timeout=60)
+    assert said == "Ctrl-C ends it.\n"
