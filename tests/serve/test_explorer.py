@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from itertools import product
 from pathlib import Path
 
 import jax
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge as SklearnRidge
 
+from recombine import paper
 from recombine.cli.serve import demo_directory
 from recombine.errors import InputError
 from recombine.experiment.trained import load_trained
@@ -23,7 +25,7 @@ WEIGHTS = (0.25, 0.0, 0.75, 0.0, 0.0, 0.0)
 @pytest.fixture(scope="module")
 def runs() -> list[Path]:
     """The demo's."""
-    return [demo_directory() / f"{kind}-connected+-seed0" for kind in ("transformer", "hypertransformer")]
+    return [demo_directory() / f"quick/{kind}-connected+-seed0" for kind in ("transformer", "hypertransformer")]
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +61,18 @@ def test_predictions_are_the_models(explorer: Explorer, runs: list[Path]) -> Non
     np.testing.assert_allclose(answer["ridge"], r2, atol=1e-4)
 
 
+def test_the_demo(explorer: Explorer) -> None:
+    """A trained model of each kind and support; the paper's own pair fits what it was trained on."""
+    trained = [path.parent for path in demo_directory().rglob("model.safetensors")]
+    configs = [load_trained(path)[0] for path in trained]
+    kinds = {(config.model.kind, config.task.support.name) for config in configs}
+    assert kinds == set(product(("transformer", "hypertransformer"), paper.SUPPORTS))
+    pair = [demo_directory() / f"paper/{kind}-connected+-seed0" for kind in ("transformer", "hypertransformer")]
+    answers = [explorer.explore(pair, Task((0.5, 0.5, 0, 0, 0, 0), 31, draw=draw), []) for draw in range(4)]
+    for models in zip(*(answer["models"] for answer in answers), strict=True):
+        assert np.mean([one["r2"] for one in models]) > 0.95
+
+
 def test_a_latent_that_is_moved_is_executed(explorer: Explorer, runs: list[Path]) -> None:
     task = Task(WEIGHTS, 8)
     before = explorer.explore([runs[1]], task, [])["models"][0]
@@ -84,7 +98,7 @@ def test_kinds_of_tasks(explorer: Explorer, runs: list[Path]) -> None:
 
 def test_one_task_two_supports(explorer: Explorer, runs: list[Path]) -> None:
     """What one model trained on may be held out from another: Table 1 has 001100 in connected+ alone."""
-    other = demo_directory() / "transformer-disconnected-seed0"
+    other = demo_directory() / "quick/transformer-disconnected-seed0"
     found = explorer.explore([runs[0], other], Task((0, 0, 1, 1, 0, 0), 8), [])["models"]
     assert [one["kind"] for one in found] == ["trained", "held_out"]
 

@@ -82,7 +82,7 @@ def memory(process: int) -> int:
 def watched(place: Path, seconds: float, runs: int = 20) -> list[int]:
     """Fifty clients, and runs that grow, half a row at a time, come and go. What the server's memory was, meanwhile."""
     for i in range(runs):
-        shutil.copytree(demo_directory() / "hypertransformer-connected+-seed0", place / f"run{i}")
+        shutil.copytree(demo_directory() / "quick/hypertransformer-connected+-seed0", place / f"run{i}")
     with serving(place) as server:
         start = server.get("/api/runs").json()
         clients = [Client(server, start) for _ in range(CLIENTS)]
@@ -98,7 +98,7 @@ def watched(place: Path, seconds: float, runs: int = 20) -> list[int]:
                     opened.flush()
                     opened.write(row[len(row) // 2 :])
             if round_ % 2:
-                shutil.copytree(demo_directory() / "transformer-connected+-seed0", place / "comes and goes")
+                shutil.copytree(demo_directory() / "quick/transformer-connected+-seed0", place / "comes and goes")
             else:
                 shutil.rmtree(place / "comes and goes")
             sizes.append(memory(server.process.pid))

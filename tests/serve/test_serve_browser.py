@@ -25,9 +25,9 @@ EVIL = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The demo's runs, and one whose every text is hostile."""
     place = tmp_path_factory.mktemp("place") / "runs"
-    shutil.copytree(demo_directory(), place / "demo")
+    shutil.copytree(demo_directory() / "quick", place / "demo")
     evil = place / f"evil {EVIL.replace('/', '_')}"
-    shutil.copytree(demo_directory() / "transformer-connected+-seed0", evil)
+    shutil.copytree(demo_directory() / "quick/transformer-connected+-seed0", evil)
     config = tomllib.loads((evil / "config.toml").read_text())
     config["task"]["support"] = {"name": EVIL, "masks": ["110000", "011111"], "held_out": ["101000"]}
     (evil / "config.toml").write_text(tomli_w.dumps(config))
@@ -107,7 +107,7 @@ def test_a_run_that_appears_changes_and_goes(browser: Browser, server: Address, 
     browser.open(f"{server.url}/#runs", ready="runs", patience=LOADING)
     browser.wait_for("document.getElementById('live').textContent === 'live'")
     row = "[...document.querySelectorAll('#table tbody tr')].find((row) => row.textContent.includes('later'))"
-    shutil.copytree(demo_directory() / "hypertransformer-connected+-seed0", place / "later")
+    shutil.copytree(demo_directory() / "quick/hypertransformer-connected+-seed0", place / "later")
     browser.wait_for(f"{row} !== undefined")
     (place / "later" / "status.json").write_text(json.dumps({"state": "failed", "step": 77, "error": "disk full"}))
     browser.wait_for(f"{row}.textContent.includes('failed')")
@@ -126,7 +126,7 @@ def test_a_run_that_appears_changes_and_goes(browser: Browser, server: Address, 
 def test_a_link_in_a_page_that_is_open(browser: Browser, server: Address, place: Path) -> None:
     """It is followed, and not overwritten by what was there; and who explores a run that goes keeps what was shown."""
     browser.open(f"{server.url}/#runs", ready="runs", patience=LOADING)
-    shutil.copytree(demo_directory() / "hypertransformer-connected+-seed0", place / "goes")
+    shutil.copytree(demo_directory() / "quick/hypertransformer-connected+-seed0", place / "goes")
     browser.wait_for("document.getElementById('table').textContent.includes('goes')")
     browser.evaluate("location.hash = '#runs&q=discon&metric=loss'")
     browser.wait_for("document.getElementById('filter').value === 'discon'")

@@ -74,7 +74,7 @@ def test_a_storm_beside_a_training(tmp_path: Path) -> None:
     """
     turns, steps = (int(os.environ.get(f"RECOMBINE_STORM_{name}", few)) for name, few in (("TURNS", 3), ("STEPS", 20)))
     for name in RUNS:
-        shutil.copytree(demo_directory() / name, tmp_path / name)
+        shutil.copytree(demo_directory() / "quick" / name, tmp_path / name)
     config = preset_config("paper", "transformer")
     rates: dict[bool, list[float]] = {False: [], True: []}
     taken = lasted = 0.0

@@ -45,7 +45,7 @@ def test_a_weight_beyond_float32_is_still_a_weight(least: float) -> None:
 
 
 def test_a_process_that_was_killed_is_started_again() -> None:
-    path = str(demo_directory() / "hypertransformer-connected+-seed0")
+    path = str(demo_directory() / "quick/hypertransformer-connected+-seed0")
 
     async def scenario() -> None:
         explorer = ExplorerProcess(share=1.0)
