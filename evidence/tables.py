@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from statistics import fmean, variance
+from statistics import correlation, fmean, variance
 from typing import Any
 
 from readings import readings_table
@@ -184,7 +184,7 @@ def gap() -> str:
     seeds = sorted({run.seed for run in runs})
     base = [run for run in study("quick").runs if run.support == MAIN and run.seed in seeds]
     rows = [
-        _gap_row("as `quick`", "", [run for run in base if run.model == T], [run for run in base if run.model == H])
+        ("as `quick`", "", *_apart([run for run in base if run.model == T], [run for run in base if run.model == H]))
     ]
     for words, field in GAP:
         section, _, name = field.partition(".")
@@ -192,18 +192,20 @@ def gap() -> str:
         for value in sorted({lookup(run.config, section, name) for run in runs} - {None} - defaults):
             both = [chosen(runs, model, **{f"{section}__{name}": value}) for model in (T, H)]
             own = [run for run in base if run.model == T]
-            rows.append(_gap_row(words, f"{value:,}", both[0] or own, both[1]))
-    head = ("changed", "to", f"{T}, held out", f"{H}, held out", "difference", "ridge", "latent decoded, held out")
-    return table(head, rows, left=2)
+            rows.append((words, f"{value:,}", *_apart(both[0] or own, both[1])))
+    return table(("changed", "to", *APART), rows, left=2)
 
 
-def _gap_row(words: str, value: str, one: Sequence[RunRecord], other: Sequence[RunRecord]) -> tuple[str, ...]:
-    """The difference is paired by seed."""
+APART = (f"{T}, held out", f"{H}, held out", "difference", "ridge", "latent decoded, held out")
+
+
+def _apart(one: Sequence[RunRecord], other: Sequence[RunRecord]) -> tuple[str, ...]:
+    """The cells of APART: the two models on held-out masks. Their difference is paired by seed."""
     by_seed = {run.seed: run.rows[-1]["ood"]["r2"] for run in one}
     differences = [run.rows[-1]["ood"]["r2"] - by_seed[run.seed] for run in other if run.seed in by_seed]
     decoded = [run.rows[-1]["probe"]["latent"]["ood"] for run in other]
-    cells = (r2(one, "ood"), r2(other, "ood"), with_interval(differences), reference(other, "ridge", "ood"))
-    return (words, value, *cells, with_interval(decoded))
+    ridge = reference(other, "ridge", "ood")
+    return (r2(one, "ood"), r2(other, "ood"), with_interval(differences), ridge, with_interval(decoded))
 
 
 def diversity() -> str:
@@ -221,29 +223,54 @@ def diversity() -> str:
     rows = []
     for name, what in words.items():
         both = [[run for run in (*base, *runs) if (run.model, run.support) == (model, name)] for model in (T, H)]
-        rows.append(_gap_row(what, str(len(both[0][0].rows[-1]["ood"]["masks"])), *both))
-    head = ("trained on", "masks held out", f"{T}, held out", f"{H}, held out", "difference", "ridge")
-    return table((*head, "latent decoded, held out"), rows)
+        rows.append((what, str(len(both[0][0].rows[-1]["ood"]["masks"])), *_apart(*both)))
+    return table(("trained on", "masks held out", *APART), rows)
 
 
 def variation() -> str:
     """How much of the spread is the teacher's: a factorial of teachers and seeds, each with its own init and data."""
+    scores: tuple[tuple[str, Callable[[RunRecord], float | None]], ...] = (
+        ("R² in distribution", lambda run: run.rows[-1]["in_dist"]["r2"]),
+        ("R² held out", lambda run: run.rows[-1]["ood"]["r2"]),
+        ("relative R² held out", lambda run: relative(run, "ood")),
+    )
+    grids = [(model, words, _grid(model, of)) for model in (T, H) for words, of in scores]
+    one, other = (grid for _, words, grid in grids if words == "R² held out")
+    less = [[y - x for x, y in zip(*rows, strict=True)] for rows in zip(one, other, strict=True)]
     rows = []
-    for model in (T, H):
-        for words, of in (
-            ("R² in distribution", lambda run: run.rows[-1]["in_dist"]["r2"]),
-            ("R² held out", lambda run: run.rows[-1]["ood"]["r2"]),
-            ("relative R² held out", lambda run: relative(run, "ood")),
-        ):
-            grid = _grid(model, of)
-            among, within = components(grid)
-            values = [value for row in grid for value in row]
-            share = among / (among + within)
-            spread = (min(values), max(values))
-            cells = (fixed(among**0.5), fixed(within**0.5), f"{share:.0%}".replace("%", " %"))
-            rows.append((model, words, fixed(fmean(values)), " to ".join(map(fixed, spread)), *cells))
+    for model, words, grid in (*grids, (f"{H} − {T}", "R² held out", less)):
+        among, within = components(grid)
+        values = [value for row in grid for value in row]
+        share = f"{among / (among + within):.0%}".replace("%", " %")
+        between = f"{fixed(min(values))} to {fixed(max(values))}"
+        rows.append((model, words, fixed(fmean(values)), between, fixed(among**0.5), fixed(within**0.5), share))
     head = ("model", "score", "mean", "range", "σ of teachers", "σ of init and data", "teachers' share of the variance")
     return table(head, rows, left=2)
+
+
+def teachers() -> str:
+    """The same runs, teacher by teacher."""
+    runs = sweep("variation")
+    rows = []
+    for teacher in sorted({run.config["teacher_seed"] for run in runs}):
+        both = [chosen(runs, model, teacher_seed=teacher) for model in (T, H)]
+        rows.append((str(teacher), *_apart(*both)))
+    return table(("teacher", *APART), rows)
+
+
+def teachers_masks() -> str:
+    """Which held-out masks are hard: with four teachers, for either model."""
+    runs = sweep("variation")
+    rows, hard = [], []
+    for teacher in sorted({run.config["teacher_seed"] for run in runs}):
+        both = [chosen(runs, model, teacher_seed=teacher) for model in (T, H)]
+        for mask in both[0][0].rows[-1]["ood"]["masks"]:
+            rows.append((str(teacher), f"`{mask}`", *(_mask(some, mask) for some in both)))
+            hard.append([fmean(run.rows[-1]["ood"]["masks"][mask]["r2"] for run in some) for some in both])
+    together = (
+        f"Correlation of the two models' means over these {len(hard)}: {fixed(correlation(*zip(*hard, strict=True)))}."
+    )
+    return table(("teacher", "held-out mask", T, H), rows, left=2) + f"\n\n{together}"
 
 
 def _grid(model: str, of: Callable[[RunRecord], float | None]) -> list[list[float]]:
@@ -311,6 +338,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "gap": gap,
     "diversity": diversity,
     "variation": variation,
+    "teachers": teachers,
+    "teachers-masks": teachers_masks,
     "selection": selection,
     "importance": importance,
     "readings": lambda: readings_table(study("quick"), sweep("readings"), sweep("variation"), sweep("gap")),
