@@ -1,5 +1,7 @@
 """The references: against scikit-learn where it has them, and where each has to stand."""
 
+from collections import Counter
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -12,7 +14,8 @@ from sklearn.neighbors import KNeighborsRegressor
 
 from recombine.measure.oracle import fit_latent
 from recombine.measure.r2 import score
-from recombine.measure.reference import NUM_NEIGHBOURS, REFERENCES, RIDGE_STRENGTH, predict_reference
+from recombine.measure.reference import NUM_NEIGHBOURS, RIDGE_STRENGTH, make_references, predict_reference
+from recombine.measure.trained_task import TrainedTask
 from recombine.task.episode import Episode
 from recombine.task.names import EVAL_SPLITS, Split
 from recombine.task.split import run_teacher, sample_split
@@ -21,6 +24,7 @@ from recombine.task.teacher import Teacher
 
 SUPPORT = paper_support("connected+")
 TEACHER = run_teacher(0, SUPPORT, 16, 16)
+REFERENCES = make_references(0, TEACHER, SUPPORT)
 
 
 def batch(split: Split, length: int, count: int) -> tuple[Teacher, Episode]:
@@ -41,6 +45,7 @@ def test_where_each_reference_stands_at_32(split: Split) -> None:
     assert values["oracle"] >= 0.99
     assert 0.2 < values["nearest_neighbours"] < values["ridge"] < 0.8
     assert 0.3 < values["fitted_network"] < 0.9
+    assert (values["trained_task"] > 0.99) == (split == "in_dist")
 
 
 @pytest.mark.parametrize(("name", "length"), [("ridge", 32), ("ridge", 8), ("nearest_neighbours", 32)])
@@ -84,6 +89,36 @@ def test_the_oracle_finds_what_scipy_finds() -> None:
         expected = least_squares(residual, truth).x
         np.testing.assert_allclose(expected, truth, atol=1e-4)
         np.testing.assert_allclose(fitted[i], expected, atol=1e-3)
+
+
+def test_the_best_trained_task_is_the_best_and_trained() -> None:
+    """Against a search in NumPy, on tasks whose latents are found again in the weights."""
+    reference = REFERENCES["trained_task"]
+    assert isinstance(reference, TrainedTask)
+    theta, a, W = (np.asarray(array, float) for array in (TEACHER.theta, TEACHER.a, reference.W))
+    v = np.linalg.lstsq(theta.reshape(6, -1).T, W.reshape(len(W), -1).T, rcond=None)[0].T
+    np.testing.assert_allclose(np.linalg.norm(W, 2, axis=(1, 2)), 1, atol=1e-5)
+    masks = [tuple(row) for row in (np.abs(v) > 1e-4).astype(int)]
+    assert Counter(masks).keys() == set(SUPPORT.masks)
+    assert set(Counter(masks).values()) == {42, 43}
+    shares = v.max(axis=1) / v.sum(axis=1)
+    assert shares.min() > 0.5 - 1e-4
+    assert shares.max() < 2 / 3 + 1e-4
+    np.testing.assert_allclose(shares.mean(), np.mean((0.5 + np.linspace(0.5, 1, 1001) / 2) / 1.5), atol=0.01)
+    for split in ("ood", "control"):
+        teacher, episodes = batch(split, 16, 20)
+        predicted = predict_reference(reference, teacher, episodes, split)
+        for i in range(20):
+            x = np.concatenate([episodes.context_x[i], episodes.query_x[i][None]]).astype(float)
+            u = np.einsum("khd,nd->knh", W, x)
+            labels = (u * (1 + erf(u / np.sqrt(2))) / 2) @ a
+            errors = ((labels[:, :-1] - np.asarray(episodes.context_y[i], float)) ** 2).sum(axis=1)
+            np.testing.assert_allclose(predicted[i], labels[errors.argmin(), -1], atol=1e-9)
+
+
+def test_remembering_is_enough_in_distribution_alone() -> None:
+    assert r2("trained_task", "in_dist", 16) > 0.999
+    assert r2("trained_task", "ood", 32) < r2("ridge", "ood", 32)
 
 
 def test_a_longer_context_helps() -> None:

@@ -11,7 +11,7 @@ from recombine.experiment.evaluate import evaluation_episodes, evaluation_splits
 from recombine.experiment.scorecard import active_modules_episodes
 from recombine.files import NotAFile, make_directories, read_file, replace_file, where_allowed
 from recombine.measure.r2 import score
-from recombine.measure.reference import REFERENCES, predict_reference
+from recombine.measure.reference import make_references, predict_reference
 from recombine.train.step import config_teacher
 
 LARGEST = 1 << 20
@@ -22,15 +22,16 @@ REFERENCES_DIRECTORY = "references"  # beside the runs
 def reference_scores(config: Config) -> dict[str, dict[str, Any]]:
     """Every reference on the episodes that the models are scored on. They do not depend on the model."""
     teacher = config_teacher(config)
-    found: dict[str, dict[str, Any]] = {name: {} for name in REFERENCES}
+    references = make_references(config.seed, teacher, config.task.support)
+    found: dict[str, dict[str, Any]] = {name: {} for name in references}
     for split in evaluation_splits(config):
         teachers, episodes = evaluation_episodes(config, teacher, split)
-        for name, reference in REFERENCES.items():
+        for name, reference in references.items():
             found[name][split] = finite(
                 score(predict_reference(reference, teachers, episodes, split), episodes)._asdict()
             )
     for k, episodes in active_modules_episodes(config, teacher):
-        for name, reference in REFERENCES.items():
+        for name, reference in references.items():
             predicted = predict_reference(reference, teacher, episodes, "in_dist")
             found[name].setdefault("active_modules", {})[str(k)] = finite(score(predicted, episodes)._asdict())
     return found

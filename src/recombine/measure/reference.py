@@ -5,6 +5,7 @@ baseline; the oracle knows the teacher and has to infer only the latent.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -16,10 +17,12 @@ from jaxtyping import Array, Float
 from recombine.measure.oracle import oracle
 from recombine.measure.predict import CHUNK
 from recombine.measure.ridge import fit_ridge
+from recombine.measure.trained_task import trained_task
 from recombine.stream import Stream, stream_key
 from recombine.task.episode import Episode
 from recombine.task.names import Split
 from recombine.task.split import teacher_axis
+from recombine.task.support import Support
 from recombine.task.teacher import Teacher, init_teacher, task_network
 
 Reference = Callable[[Teacher, Episode], Float[Array, ""]]
@@ -76,20 +79,23 @@ def known_latent(teacher: Teacher, episode: Episode) -> Float[Array, ""]:
     return teacher.label(episode.latent, episode.query_x)
 
 
-REFERENCES: dict[str, Reference] = {
-    "context_mean": context_mean,
-    "nearest_neighbours": nearest_neighbours,
-    "ridge": ridge,
-    "fitted_network": fitted_network,
-    "oracle": oracle,
-    "known_latent": known_latent,
-}
+def make_references(seed: int, teacher: Teacher, support: Support) -> dict[str, Reference]:
+    """All of them, for runs of a seed and a support."""
+    return {
+        "context_mean": context_mean,
+        "nearest_neighbours": nearest_neighbours,
+        "ridge": ridge,
+        "fitted_network": fitted_network,
+        "trained_task": trained_task(seed, teacher, support),
+        "oracle": oracle,
+        "known_latent": known_latent,
+    }
 
 
 def predict_reference(reference: Reference, teacher: Teacher, episodes: Episode, split: Split) -> np.ndarray:
     """The reference's prediction for every episode, computed in float64: yardsticks are not rounded."""
     with jax.enable_x64(True):
-        teacher, episodes = jax.tree.map(_widen, (teacher, episodes))
+        reference, teacher, episodes = jax.tree.map(_widen, (reference, teacher, episodes))
         return np.asarray(_predict(reference, teacher, episodes, split))
 
 
@@ -101,5 +107,7 @@ def _predict(reference: Reference, teacher: Teacher, episodes: Episode, split: S
     return jax.lax.map(lambda pair: reference(*pair), (teacher, episodes), batch_size=CHUNK)
 
 
-def _widen(leaf: Array) -> np.ndarray:
+def _widen(leaf: Any) -> Any:
+    if not eqx.is_array_like(leaf):
+        return leaf  # a function
     return np.asarray(leaf, np.float64) if jnp.issubdtype(leaf.dtype, jnp.floating) else np.asarray(leaf)

@@ -7,6 +7,7 @@ REFERENCE_NAMES = {
     "nearest_neighbours": "nearest neighbours",
     "ridge": "ridge",
     "fitted_network": "fitted network",
+    "trained_task": "best trained task",
     "oracle": "oracle",
     "known_latent": "known latent",
 }

@@ -23,7 +23,7 @@ def final_scores(study: Study) -> Iterator[tuple[str, Scores, Scores]]:
             if rows:
                 means[model] = _mean(rows)
         known = [run.references for run in runs if run.references]
-        references = {name: _mean([found[name] for found in known]) for name in (known[0] if known else {})}
+        references = _mean(known) if known else {}
         yield _title(support, runs), means, references
 
 
