@@ -79,6 +79,15 @@ def test_a_sample_is_the_same_every_time() -> None:
     assert [run.name for run in one] == [name for name in everything if name in {run.name for run in one}]
 
 
+def test_supports_go_by_their_names() -> None:
+    few = {"name": "few", "masks": ["110000", "001100", "000011"]}
+    more = few | {"name": "more", "masks": [*few["masks"], "100001"]}
+    runs = sweep_runs(parse_grid({"grid": {"task.support": [few, "connected+", more]}}), "smoke", [0])
+    assert [run.name for run in runs] == [f"transformer-support={name}-seed0" for name in ("few", "connected+", "more")]
+    with pytest.raises(InputError, match=r"transformer-support=few-seed0.*name supports differently"):
+        sweep_runs(parse_grid({"grid": {"task.support": [few, more | {"name": "few"}]}}), "smoke", [0])
+
+
 def test_names_fit_a_directory() -> None:
     for run in sweep_runs(read_grid("paper-hypertransformer"), "paper", [0], sample=50):
         assert len(run.name.encode()) <= 255

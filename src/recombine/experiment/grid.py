@@ -16,6 +16,7 @@ fields, too, but only one of them is changed at a time: the configuration withou
 
 import random
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from dataclasses import fields as dataclass_fields
@@ -200,7 +201,8 @@ def sweep_runs(grid: Grid, preset: Preset, seeds: Sequence[int], sample: int | N
         for config, point in configs.items()
     ]
     if len({run.name for run in runs}) < len(runs):
-        raise InputError("grid", sorted(grid.fields), "two configurations would have the same name")
+        twice = next(name for name, count in Counter(run.name for run in runs).items() if count > 1)
+        raise InputError("grid", twice, "two configurations would have this name; name supports differently")
     return runs
 
 
@@ -223,6 +225,11 @@ def _config(grid: Grid, preset: Preset, point: Point) -> Config:
         raise InputError(error.field, error.value, f"{error.expected} (in the grid: {where}{advice})") from None
 
 
+def value_name(value: Any) -> str:
+    """How a field's value is called: a support that is written out has a name of its own."""
+    return str(value["name"] if isinstance(value, Mapping) and "name" in value else value)
+
+
 def _name(config: Config, point: Point, shown: Sequence[str]) -> str:
     """The model and the values, fit for a directory's name. A field is told by its last word where that is enough."""
     last = [name.rpartition(".")[2] for name in shown]
@@ -234,4 +241,4 @@ def _name(config: Config, point: Point, shown: Sequence[str]) -> str:
 
 
 def _safe(value: Any) -> str:
-    return re.sub(r"[^\w+.-]", "_", str(value))
+    return re.sub(r"[^\w+.-]", "_", value_name(value))

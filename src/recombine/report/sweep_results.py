@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recombine.errors import InputError
+from recombine.experiment.grid import value_name
 from recombine.experiment.rundir import STATUS, last_row
 from recombine.experiment.sweep import read_list, read_selection
 from recombine.files import NotAFile, read_file
@@ -120,7 +121,7 @@ def _comparable(values: Sequence[Any]) -> list[Any]:
     kinds = {type(value) for value in values if value is not None}
     if len(kinds) == 1 and kinds <= {str, int, float, bool}:
         return list(values)
-    return [None if value is None else str(value) for value in values]
+    return [None if value is None else value_name(value) for value in values]
 
 
 def _ranked(connection: "DuckDBPyConnection", fields: Sequence[str], by: str) -> Iterator[Ranked]:
