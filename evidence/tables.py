@@ -1,7 +1,9 @@
 """The tables of the docs, from the runs in this directory and from nothing else."""
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import redirect_stdout
 from functools import cache
+from io import StringIO
 from pathlib import Path
 from statistics import correlation, fmean, variance
 from typing import Any
@@ -13,7 +15,9 @@ from recombine.report.collect import RunRecord, Study, collect, read_run, run_di
 from recombine.report.markdown import criterion, measured, score_tables, table, with_interval
 from recombine.report.numbers import fixed
 from recombine.report.series import lookup, models, supports
+from recombine.report.summary import final_scores
 from recombine.report.sweep_results import Mean, Ranked, sweep_results
+from recombine.report.tables import print_scores
 from recombine.report.verdict import HOLDS, NOT_ENOUGH, judge, relative
 
 HERE = Path(__file__).parent
@@ -73,6 +77,17 @@ def _mark(state: str) -> str:
 
 def scores(name: str) -> str:
     return "\n\n".join(f"Trained on `{support}`:\n\n{text}" for support, text in score_tables(study(name)))
+
+
+def first_seed(name: str) -> str:
+    """What `recombine reproduce` with one seed prints of the paper's main support, and its verdicts in short."""
+    one = Study(tuple(run for run in study(name).runs if run.seed == 0))
+    found = next(scores for scores in final_scores(one) if f" {MAIN}," in scores[0])
+    with redirect_stdout(StringIO()) as printed:
+        print_scores(*found)
+    lines = [f"{_mark(claim.state)} {claim.state:<15} {claim.number}. {claim.claim}" for claim in judge(one)]
+    text = "\n".join([*printed.getvalue().rstrip().splitlines(), "", *lines])
+    return "```\n" + "\n".join(line.rstrip() for line in text.splitlines()) + "\n```"
 
 
 def masks(name: str) -> str:
@@ -223,8 +238,9 @@ def diversity() -> str:
     rows = []
     for name, what in words.items():
         both = [[run for run in (*base, *runs) if (run.model, run.support) == (model, name)] for model in (T, H)]
-        rows.append((what, str(len(both[0][0].rows[-1]["ood"]["masks"])), *_apart(*both)))
-    return table(("trained on", "masks held out", *APART), rows)
+        remembered = reference(both[0], "trained_task", "ood")
+        rows.append((what, str(len(both[0][0].rows[-1]["ood"]["masks"])), *_apart(*both), remembered))
+    return table(("trained on", "masks held out", *APART, "best trained task"), rows)
 
 
 def variation() -> str:
@@ -326,6 +342,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "verdicts": lambda: verdicts([name for name in ("paper", "quick") if (HERE / name).is_dir()]),
     "scores-paper": lambda: scores("paper"),
     "scores-quick": lambda: scores("quick"),
+    "first-seed-quick": lambda: first_seed("quick"),
     "masks-paper": lambda: masks("paper"),
     "masks-quick": lambda: masks("quick"),
     "active-modules-paper": lambda: active_modules("paper"),

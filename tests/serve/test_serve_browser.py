@@ -165,6 +165,11 @@ def test_explore(browser: Browser, server: Address, width: int, scheme: str) -> 
         return browser.evaluate("document.getElementById('summary').textContent")
 
     assert "held out" in summary()
+    box = "document.getElementById('summary').getBoundingClientRect()"
+    seen = f"(({{top, bottom}}) => top >= 0 && bottom <= innerHeight)({box})"
+    for part in ("#graph", "#sliders"):
+        browser.evaluate(f"document.querySelector('{part}').scrollIntoView()")
+        assert browser.evaluate(seen), f"the scores are in view beside {part}"
     assert browser.evaluate("document.querySelectorAll('#graph g[aria-pressed=true]').length") == 2
     answered(press(3))
     answered(press(1))

@@ -21,8 +21,10 @@ class TrainedTask(eqx.Module):
     a: Float[Array, "h"]
 
     def __call__(self, teacher: Teacher, episode: Episode) -> Float[Array, ""]:
-        labels = jax.vmap(lambda W: task_network(W, self.a, episode.context_x))(self.W)
-        best = jnp.argmin(jnp.sum((labels - episode.context_y) ** 2, axis=-1))
+        def error(W: Float[Array, "h d"]) -> Float[Array, ""]:
+            return jnp.sum((task_network(W, self.a, episode.context_x) - episode.context_y) ** 2)
+
+        best = jnp.argmin(jax.lax.map(error, self.W))  # one after the other: at once, a chunk of episodes needs 2 GB
         return task_network(self.W[best], self.a, episode.query_x)
 
 
