@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import altair as alt
-from tables import HERE, MAIN, H, T, chosen, study, sweep
+from records import HERE, MAIN, H, T, chosen, study, sweep
 
 from recombine.report import theme
 from recombine.report.figures import draw_figure

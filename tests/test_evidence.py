@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -16,15 +17,9 @@ EVIDENCE = ROOT / "evidence"
 
 
 @pytest.fixture
-def tables(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def script(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
     monkeypatch.syspath_prepend(str(EVIDENCE))
-    return importlib.import_module("tables")
-
-
-@pytest.fixture
-def readings(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(EVIDENCE))
-    return importlib.import_module("readings")
+    return importlib.import_module
 
 
 def test_the_docs_are_what_the_runs_say() -> None:
@@ -39,8 +34,9 @@ def last_rows(pattern: str) -> list[dict]:
     return [json.loads(path.read_text().splitlines()[-1]) for path in paths]
 
 
-def test_a_table_against_the_files(tables: ModuleType) -> None:
+def test_a_table_against_the_files(script: Callable[[str], ModuleType]) -> None:
     """Some cells, computed here from the files alone."""
+    tables = script("tables")
     text = tables.TABLES["scores-quick"]()
     for model in ("transformer", "hypertransformer"):
         held_out = [row["ood"]["r2"] for row in last_rows(f"quick/{model}-connected+-seed?")]
@@ -49,24 +45,26 @@ def test_a_table_against_the_files(tables: ModuleType) -> None:
         assert f"| {np.mean(held_out):.3f} [{low:.3f}, {high:.3f}] |" in text
     cards = [json.loads(p.read_text()) for p in EVIDENCE.glob("quick/hypertransformer-connected+-seed?/scorecard.json")]
     true = np.mean([card["interventions"]["ood"]["true"] for card in cards])
-    assert f"true latent | 0.996 [0.993, 0.998] | {true:.3f} [" in tables.TABLES["interventions-quick"]()
+    assert f"latent | true | 0.996 [0.993, 0.998] | {true:.3f} [" in tables.TABLES["interventions-quick"]()
 
 
-def test_variance_among_and_within(tables: ModuleType) -> None:
+def test_variance_among_and_within(script: Callable[[str], ModuleType]) -> None:
     """Against a simulation whose variances are known."""
+    variation = script("variation")
     rng = np.random.default_rng(0)
     found = []
     for _ in range(2000):
         grid = rng.normal(0, 2.0, (4, 1)) + rng.normal(0, 0.5, (4, 3))
-        found.append(tables.components(grid.tolist()))
+        found.append(variation.components(grid.tolist()))
     among, within = np.mean(found, axis=0)
     assert among == pytest.approx(4.0, rel=0.1)
     assert within == pytest.approx(0.25, rel=0.1)
-    assert tables.components([[1.0, 3.0], [3.0, 1.0]])[0] == 0.0
+    assert variation.components([[1.0, 3.0], [3.0, 1.0]])[0] == 0.0
 
 
-def test_the_other_readings_change_what_they_say(tables: ModuleType, readings: ModuleType) -> None:
-    base = [run for run in tables.study("quick").runs if run.model in readings.MODELS]
+def test_the_other_readings_change_what_they_say(script: Callable[[str], ModuleType]) -> None:
+    readings, records = script("readings"), script("records")
+    base = [run for run in records.study("quick").runs if run.model in readings.MODELS]
     found = dict(readings.alternatives(base, (), (), ()))
     for name, read in {
         "R² by the contexts' variances": lambda row: row["ood"]["r2_variance"],

@@ -29,7 +29,7 @@ class Stream(IntEnum):
     modules = 11  # inputs on which a student's modules are compared with the teacher's
     intervene = 12  # random subspaces
     explore = 13  # tasks that somebody composes; step 1 draws a fresh teacher
-    trained_task = 14  # the tasks that the reference of that name remembers
+    trained_tasks = 14  # the tasks that references know as those of training
 
 
 def stream_key(seed: int | Int[Array, ""], stream: Stream, step: int | Int[Array, ""] = 0) -> Key[Array, ""]:

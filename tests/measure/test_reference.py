@@ -15,7 +15,7 @@ from sklearn.neighbors import KNeighborsRegressor
 from recombine.measure.oracle import fit_latent
 from recombine.measure.r2 import score
 from recombine.measure.reference import NUM_NEIGHBOURS, RIDGE_STRENGTH, make_references, predict_reference
-from recombine.measure.trained_task import TrainedTask
+from recombine.measure.trained_tasks import NOISE, TrainedCovariance, TrainedTask
 from recombine.task.episode import Episode
 from recombine.task.names import EVAL_SPLITS, Split
 from recombine.task.split import run_teacher, sample_split
@@ -91,34 +91,48 @@ def test_the_oracle_finds_what_scipy_finds() -> None:
         np.testing.assert_allclose(fitted[i], expected, atol=1e-3)
 
 
-def test_the_best_trained_task_is_the_best_and_trained() -> None:
-    """Against a search in NumPy, on tasks whose latents are found again in the weights."""
+def test_the_tasks_that_references_know_are_trained_ones() -> None:
+    """Their latents are found again in the weights."""
     reference = REFERENCES["trained_task"]
     assert isinstance(reference, TrainedTask)
-    theta, a, W = (np.asarray(array, float) for array in (TEACHER.theta, TEACHER.a, reference.W))
+    theta, W = np.asarray(TEACHER.theta, float), np.asarray(reference.W, float)
     v = np.linalg.lstsq(theta.reshape(6, -1).T, W.reshape(len(W), -1).T, rcond=None)[0].T
     np.testing.assert_allclose(np.linalg.norm(W, 2, axis=(1, 2)), 1, atol=1e-5)
-    masks = [tuple(row) for row in (np.abs(v) > 1e-4).astype(int)]
-    assert Counter(masks).keys() == set(SUPPORT.masks)
-    assert set(Counter(masks).values()) == {42, 43}
-    shares = v.max(axis=1) / v.sum(axis=1)
+    masks = Counter(tuple(row) for row in (np.abs(v) > 1e-4).astype(int))
+    assert masks.keys() == set(SUPPORT.masks)
+    assert set(masks.values()) == {42, 43}
+    shares = v.max(axis=1) / v.sum(axis=1)  # z is between ½ and 1, and its sum 1.5
     assert shares.min() > 0.5 - 1e-4
     assert shares.max() < 2 / 3 + 1e-4
     np.testing.assert_allclose(shares.mean(), np.mean((0.5 + np.linspace(0.5, 1, 1001) / 2) / 1.5), atol=0.01)
-    for split in ("ood", "control"):
-        teacher, episodes = batch(split, 16, 20)
-        predicted = predict_reference(reference, teacher, episodes, split)
-        for i in range(20):
-            x = np.concatenate([episodes.context_x[i], episodes.query_x[i][None]]).astype(float)
-            u = np.einsum("khd,nd->knh", W, x)
-            labels = (u * (1 + erf(u / np.sqrt(2))) / 2) @ a
-            errors = ((labels[:, :-1] - np.asarray(episodes.context_y[i], float)) ** 2).sum(axis=1)
-            np.testing.assert_allclose(predicted[i], labels[errors.argmin(), -1], atol=1e-9)
+
+
+@pytest.mark.parametrize("split", ["ood", "control"])
+def test_what_is_made_of_trained_tasks(split: Split) -> None:
+    """The best of them against a search, and their covariance against ridge regression on what they make of x."""
+    best, linear = REFERENCES["trained_task"], REFERENCES["trained_covariance"]
+    assert isinstance(best, TrainedTask)
+    assert isinstance(linear, TrainedCovariance)
+    W, a = np.asarray(best.W, float), np.asarray(TEACHER.a, float)
+    teacher, episodes = batch(split, 16, 20)
+    found = [predict_reference(reference, teacher, episodes, split) for reference in (best, linear)]
+    for i in range(20):
+        x = np.concatenate([episodes.context_x[i], episodes.query_x[i][None]]).astype(float)
+        y = np.asarray(episodes.context_y[i], float)
+        u = np.einsum("khd,nd->nkh", W, x)
+        features = (u * (1 + erf(u / np.sqrt(2))) / 2) @ a
+        errors = ((features[:-1] - y[:, None]) ** 2).sum(axis=0)
+        np.testing.assert_allclose(found[0][i], features[-1, errors.argmin()], atol=1e-9)
+        # Kriging with k = φᵀφ/K and noise λ is ridge regression on φ with K λ.
+        strength = NOISE * (features[:-1] ** 2).sum() / len(y)
+        expected = Ridge(alpha=strength, fit_intercept=False).fit(features[:-1], y).predict(features[-1:])[0]
+        np.testing.assert_allclose(found[1][i], expected, rtol=1e-6, atol=1e-8)
 
 
 def test_remembering_is_enough_in_distribution_alone() -> None:
     assert r2("trained_task", "in_dist", 16) > 0.999
-    assert r2("trained_task", "ood", 32) < r2("ridge", "ood", 32)
+    assert r2("trained_covariance", "in_dist", 32) > 0.99
+    assert r2("trained_task", "ood", 32) < r2("ridge", "ood", 32) < r2("trained_covariance", "ood", 32) < 0.95
 
 
 def test_a_longer_context_helps() -> None:

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 from recombine.measure.oracle import oracle
 from recombine.measure.predict import CHUNK
 from recombine.measure.ridge import fit_ridge
-from recombine.measure.trained_task import trained_task
+from recombine.measure.trained_tasks import TrainedCovariance, TrainedTask, draw_tasks
 from recombine.stream import Stream, stream_key
 from recombine.task.episode import Episode
 from recombine.task.names import Split
@@ -81,12 +81,14 @@ def known_latent(teacher: Teacher, episode: Episode) -> Float[Array, ""]:
 
 def make_references(seed: int, teacher: Teacher, support: Support) -> dict[str, Reference]:
     """All of them, for runs of a seed and a support."""
+    tasks = draw_tasks(seed, teacher, support)
     return {
         "context_mean": context_mean,
         "nearest_neighbours": nearest_neighbours,
         "ridge": ridge,
         "fitted_network": fitted_network,
-        "trained_task": trained_task(seed, teacher, support),
+        "trained_task": TrainedTask(tasks.W, tasks.a),
+        "trained_covariance": TrainedCovariance(tasks.W, tasks.a),
         "oracle": oracle,
         "known_latent": known_latent,
     }

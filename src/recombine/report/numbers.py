@@ -8,6 +8,7 @@ REFERENCE_NAMES = {
     "ridge": "ridge",
     "fitted_network": "fitted network",
     "trained_task": "best trained task",
+    "trained_covariance": "trained covariance",
     "oracle": "oracle",
     "known_latent": "known latent",
 }

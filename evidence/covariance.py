@@ -1,0 +1,42 @@
+"""How the reference `trained_covariance` depends on its noise: `python evidence/covariance.py`, some minutes.
+
+Writes covariance.json: R² in distribution and on held-out masks, for the teachers of `quick` and of `paper`.
+"""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from recombine.experiment.evaluate import evaluation_episodes
+from recombine.experiment.rundir import run_config
+from recombine.measure.r2 import score
+from recombine.measure.reference import predict_reference
+from recombine.measure.trained_tasks import TrainedCovariance, draw_tasks
+from recombine.train.step import config_teacher
+
+HERE = Path(__file__).parent
+NOISES = (1e-6, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
+EPISODES = 1_600
+
+
+def main() -> None:
+    found = []
+    for path in sorted(
+        [*HERE.glob("quick/transformer-connected+-seed*"), *HERE.glob("paper/transformer-connected+-seed*")]
+    ):
+        config = run_config(path)
+        config = replace(config, measure=replace(config.measure, episodes=EPISODES))
+        teacher = config_teacher(config)
+        tasks = draw_tasks(config.seed, teacher, config.task.support)
+        for noise in NOISES:
+            row = {"study": path.parent.name, "seed": config.seed, "noise": noise}
+            for split in ("in_dist", "ood"):
+                _, episodes = evaluation_episodes(config, teacher, split)
+                reference = TrainedCovariance(tasks.W, tasks.a, noise)
+                row[split] = score(predict_reference(reference, teacher, episodes, split), episodes).r2
+            found.append(row)
+    (HERE / "covariance.json").write_text("[\n" + ",\n".join(map(json.dumps, found)) + "\n]\n")
+
+
+if __name__ == "__main__":
+    main()

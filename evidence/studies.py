@@ -1,0 +1,122 @@
+"""Tables of a study: every panel of the paper, and what looks further into the models."""
+
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from io import StringIO
+from statistics import fmean
+from typing import Any
+
+from records import MAIN, H, T, mask_r2, study
+
+from recombine.report.collect import Study
+from recombine.report.markdown import criterion, measured, score_tables, table, with_interval
+from recombine.report.series import lookup, models, supports
+from recombine.report.summary import final_scores
+from recombine.report.tables import print_scores
+from recombine.report.verdict import HOLDS, NOT_ENOUGH, judge
+
+
+def verdicts(names: Sequence[str]) -> str:
+    """Each claim at each scale, side by side."""
+    judged = [judge(study(name)) for name in names]
+    rows = []
+    for found in zip(*judged, strict=True):
+        for i, parts in enumerate(zip(*(verdict.parts for verdict in found), strict=True)):
+            claim = (str(found[0].number), found[0].claim) if i == 0 else ("", "")
+            cells = [f"{_mark(part.state)} {measured(part)}" for part in parts]
+            rows.append((*claim, parts[0].statistic, criterion(parts[0]), *cells))
+        rows.append(("", "", "**verdict**", "", *(f"**{one.state}** ({one.note})" for one in found)))
+    return table(("", "claim", "statistic", "holds if", *names), rows, left=4)
+
+
+def _mark(state: str) -> str:
+    return {HOLDS: "✓", NOT_ENOUGH: "?"}.get(state, "✗")
+
+
+def scores(name: str) -> str:
+    return "\n\n".join(f"Trained on `{support}`:\n\n{text}" for support, text in score_tables(study(name)))
+
+
+def first_seed(name: str) -> str:
+    """What `recombine reproduce` with one seed prints of the paper's main support, and its verdicts in short."""
+    one = Study(tuple(run for run in study(name).runs if run.seed == 0))
+    found = next(scores for scores in final_scores(one) if f" {MAIN}," in scores[0])
+    with redirect_stdout(StringIO()) as printed:
+        print_scores(*found)
+    lines = [f"{_mark(claim.state)} {claim.state:<15} {claim.number}. {claim.claim}" for claim in judge(one)]
+    text = "\n".join([*printed.getvalue().rstrip().splitlines(), "", *lines])
+    return "```\n" + "\n".join(line.rstrip() for line in text.splitlines()) + "\n```"
+
+
+def masks(name: str) -> str:
+    """R² of each held-out mask."""
+    rows = []
+    for support in supports(study(name)):
+        runs = [run for run in study(name).runs if run.support == support and run.finished]
+        present = [model for model in (T, H) if any(run.model == model for run in runs)]
+        held_out = list(lookup(runs[0].rows[-1], "ood", "masks") or ()) if runs else []
+        for mask in held_out:
+            cells = [mask_r2([run for run in runs if run.model == model], mask) for model in present]
+            rows.append((f"`{support}`", f"`{mask}`", *cells, *["–"] * (2 - len(cells))))
+    return table(("trained on", "held-out mask", T, H), rows, left=2)
+
+
+def _cards(name: str, model: str, support: str = MAIN) -> list[dict[str, Any]]:
+    runs = [run for run in study(name).runs if (run.model, run.support) == (model, support)]
+    return [run.scorecard for run in runs if run.scorecard]
+
+
+def active_modules(name: str) -> str:
+    runs = [run for run in study(name).runs if run.support == MAIN and run.scorecard and run.references]
+    counts = list(runs[0].scorecard["active_modules"]) if runs and runs[0].scorecard else []
+    rows = []
+    for model in models(study(name)):
+        cards = _cards(name, model)
+        rows.append((model, *(with_interval([card["active_modules"][k]["r2"] for card in cards]) for k in counts)))
+    by_seed = {run.seed: run.references for run in runs}
+    for shown in ("ridge", "oracle"):
+        values = [[found[shown]["active_modules"][k]["r2"] for found in by_seed.values() if found] for k in counts]
+        rows.append((shown, *map(with_interval, values)))
+    return table(("R²", *(f"k = {k}" for k in counts)), [row for row in rows if set(row[1:]) != {"–"}])
+
+
+def modules(name: str) -> str:
+    """Are the teacher's modules in the hypertransformer?"""
+    rows = []
+    for support in supports(study(name)):
+        cards = [card["modules"] for card in _cards(name, H, support)]
+        if not cards:
+            continue
+        groups = {
+            "modules alone": [card["single"] for card in cards],
+            "pairs trained on": [[entry for entry in card["pairs"] if entry["trained"]] for card in cards],
+            "pairs held out": [[entry for entry in card["pairs"] if not entry["trained"]] for card in cards],
+        }
+        for words, entries in groups.items():
+            found = [with_interval([fmean(e[key] for e in group) for group in entries]) for key in ("r2", "ceiling")]
+            rows.append((f"`{support}`", words, *found))
+        rows.append((f"`{support}`", "map from the latent", with_interval([card["map_r2"] for card in cards]), "1"))
+    return table(("trained on", "of the hypertransformer", "R²", "ceiling"), rows, left=2)
+
+
+def interventions(name: str) -> str:
+    """Is it inference or execution that fails?"""
+    rows = []
+    for model in models(study(name)):
+        for support in supports(study(name)):
+            cards = [card["interventions"] for card in _cards(name, model, support)]
+            if not cards or (support != MAIN and cards[0]["kind"] != "latent"):
+                continue
+            places = {"latent": cards} if cards[0]["kind"] == "latent" else _after_blocks(cards)
+            for place, found in places.items():
+                kinds = ("inferred", "true", "wrong", "ceiling") if place == "latent" else ("true", "wrong", "random")
+                for kind in kinds:
+                    cells = [with_interval([card[split][kind] for card in found]) for split in ("in_dist", "ood")]
+                    rows.append((f"`{support}`", model, place, kind, *cells))
+    head = ("trained on", "model", "what is set", "to", "in distribution", "held-out masks")
+    return table(head, rows, left=4)
+
+
+def _after_blocks(cards: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    points = zip(*(card["points"] for card in cards), strict=True)
+    return {f"subspace after block {found[0]['point']}": list(found) for found in points}

@@ -1,0 +1,127 @@
+"""Tables of the smaller studies, one for each question."""
+
+import json
+
+from records import APART, HERE, MAIN, H, T, apart, chosen, mask_r2, r2, reference, study, sweep
+
+from recombine.report.markdown import table, with_interval
+from recombine.report.numbers import fixed
+from recombine.report.series import lookup
+from recombine.report.sweep_results import Mean, Ranked, sweep_results
+
+
+def length() -> str:
+    """The curve over N."""
+    runs = sweep("length")
+    rows = []
+    for n in sorted({run.config["task"]["episode_length"] for run in runs}):
+        both = [chosen(runs, model, task__episode_length=n) for model in (T, H)]
+        cells = [r2(found, split) for found in both for split in ("in_dist", "ood")]
+        known = [*both[0], *both[1]]
+        rows.append(
+            (str(n), *cells, *(reference(known, name, "ood") for name in ("ridge", "fitted_network", "oracle")))
+        )
+    head = ("N", f"{T}, in distribution", "held out", f"{H}, in distribution", "held out")
+    return table((*head, "ridge, held out", "fitted network, held out", "oracle, held out"), rows, left=0)
+
+
+GAP = (
+    ("N", "task.episode_length"),
+    ("steps", "optimizer.num_steps"),
+    ("width of the trunk", "model.embed_dim"),
+    ("blocks", "model.num_layers"),
+    ("hidden units of the generated layer", "model.hidden_dim"),
+    ("latent's size", "model.latent_dim"),
+)
+
+
+def gap() -> str:
+    """What the difference between the two models on held-out masks depends on."""
+    runs = sweep("gap")
+    seeds = sorted({run.seed for run in runs})
+    base = [run for run in study("quick").runs if run.support == MAIN and run.seed in seeds]
+    rows = [
+        ("as `quick`", "", *apart([run for run in base if run.model == T], [run for run in base if run.model == H]))
+    ]
+    for words, field in GAP:
+        section, _, name = field.partition(".")
+        defaults = {lookup(run.config, section, name) for run in base}
+        for value in sorted({lookup(run.config, section, name) for run in runs} - {None} - defaults):
+            both = [chosen(runs, model, **{f"{section}__{name}": value}) for model in (T, H)]
+            own = [run for run in base if run.model == T]
+            rows.append((words, f"{value:,}", *apart(both[0] or own, both[1])))
+    return table(("changed", "to", *APART), rows, left=2)
+
+
+def diversity() -> str:
+    """Which tasks are trained on."""
+    runs = sweep("diversity")
+    seeds = sorted({run.seed for run in runs})
+    base = [run for run in study("quick").runs if run.seed in seeds]
+    words = {
+        "connected": "6 of 15 pairs (`connected`)",
+        "connected+": "12 of 15 pairs (`connected+`)",
+        "all-but-one": "14 of 15 pairs",
+        "with-singles": "the same 12 pairs, and 6 single modules",
+        "triples": "17 of 20 triples",
+    }
+    rows = []
+    for name, what in words.items():
+        both = [[run for run in (*base, *runs) if (run.model, run.support) == (model, name)] for model in (T, H)]
+        known = [reference(both[0], known, "ood") for known in ("trained_task", "trained_covariance")]
+        same = [mask_r2(some, "100100") if "100100" in some[0].rows[-1]["ood"]["masks"] else "–" for some in both]
+        rows.append((what, str(len(both[0][0].rows[-1]["ood"]["masks"])), *apart(*both)[:-1], *known, *same))
+    head = ("trained on", "masks held out", *APART[:-1], "best trained task", "trained covariance")
+    return table((*head, f"{T} on `100100`", f"{H} on `100100`"), rows)
+
+
+def covariance() -> str:
+    """What the noise does in the reference of that name, beside the models."""
+    found = json.loads((HERE / "covariance.json").read_text())
+    columns = [(name, split) for name in ("quick", "paper") for split in ("in_dist", "ood")]
+    rows = []
+    for noise in dict.fromkeys(row["noise"] for row in found):
+        some = [row for row in found if row["noise"] == noise]
+        cells = [with_interval([row[split] for row in some if row["study"] == name]) for name, split in columns]
+        rows.append((f"trained covariance, noise {100 * noise:g} %", *cells))
+    for model in (T, H):
+        runs = {
+            name: [one for one in study(name).runs if (one.model, one.support) == (model, MAIN)] for name, _ in columns
+        }
+        rows.append((f"**{model}**", *(r2(runs[name], split) for name, split in columns)))
+    head = ("", "`quick`, in distribution", "held-out masks", "`paper`, in distribution", "held-out masks")
+    return table(head, rows)
+
+
+def selection() -> str:
+    """The corner of the paper's search: every configuration, by the score that the paper selects by."""
+    rows = []
+    for kind in (T, H):
+        results = sweep_results(HERE / f"corner-{kind}")
+        in_dist = results.best_in_dist.configuration if results.best_in_dist else None
+        for i, one in enumerate(results.ranked):
+            best = [
+                words for words, is_best in (("held out", i == 0), ("trained", one.configuration == in_dist)) if is_best
+            ]
+            cells = [_mean(one.scores[name]) for name in ("select_ood", "ood", "select_in_dist", "in_dist")]
+            rows.append((kind, _point(one), *cells, f"**{' and '.join(best)}**" if best else ""))
+    head = ("model", "configuration", "held out: to select", "to report", "trained: to select", "to report", "best by")
+    return table(head, rows, left=2)
+
+
+def _point(one: Ranked) -> str:
+    return ", ".join(f"{name.rpartition('.')[2]} {value}" for name, value in one.point.items() if name != "model.kind")
+
+
+def _mean(score: Mean) -> str:
+    between = "" if score.low is None or score.high is None else f" [{fixed(score.low)}, {fixed(score.high)}]"
+    return fixed(score.mean) + between
+
+
+def importance() -> str:
+    rows = []
+    for kind in (T, H):
+        for found in sweep_results(HERE / f"corner-{kind}").importance:
+            means = ", ".join(f"{value}: {fixed(mean)}" for value, mean in found.means)
+            rows.append((kind, f"`{found.field}`", f"{found.share:.0%}".replace("%", " %"), means))
+    return table(("model", "field", "share of the variance", "mean R² on held-out masks, by value"), rows, left=2)
