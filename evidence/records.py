@@ -59,3 +59,7 @@ def apart(one: Sequence[RunRecord], other: Sequence[RunRecord]) -> tuple[str, ..
     decoded = [run.rows[-1]["probe"]["latent"]["ood"] for run in other]
     ridge = reference(other, "ridge", "ood")
     return (r2(one, "ood"), r2(other, "ood"), with_interval(differences), ridge, with_interval(decoded))
+
+
+def percent(share: float) -> str:
+    return f"{share:.0%}".replace("%", " %")

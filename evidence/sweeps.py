@@ -2,7 +2,7 @@
 
 import json
 
-from records import APART, HERE, MAIN, H, T, apart, chosen, mask_r2, r2, reference, study, sweep
+from records import APART, HERE, MAIN, H, T, apart, chosen, mask_r2, percent, r2, reference, study, sweep
 
 from recombine.report.markdown import table, with_interval
 from recombine.report.numbers import fixed
@@ -91,6 +91,17 @@ def covariance() -> str:
         rows.append((f"**{model}**", *(r2(runs[name], split) for name, split in columns)))
     head = ("", "`quick`, in distribution", "held-out masks", "`paper`, in distribution", "held-out masks")
     return table(head, rows)
+
+
+def decoding() -> str:
+    """What the probe decodes: masks, or the weights within them."""
+    rows = []
+    for row in json.loads((HERE / "decoding.json").read_text()):
+        where = {"in_dist": "trained", "ood": "held out"}[row["split"]]
+        cells = (fixed(row["all"]), percent(row["mask"]), fixed(row["within"]))
+        rows.append((f"`{row['study']}`", row["model"], row["place"], where, *cells))
+    head = ("", "model", "probe on", "masks", "R² of z", "mask told", "R² of z within masks")
+    return table(head, rows, left=4)
 
 
 def selection() -> str:

@@ -25,6 +25,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "gap": sweeps.gap,
     "diversity": sweeps.diversity,
     "covariance": sweeps.covariance,
+    "decoding": sweeps.decoding,
     "variation": variation.variation,
     "teachers": variation.teachers,
     "teachers-masks": variation.teachers_masks,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from statistics import fmean, variance
 
 import numpy as np
-from records import APART, H, T, apart, chosen, mask_r2, sweep
+from records import APART, H, T, apart, chosen, mask_r2, percent, sweep
 
 from recombine.report.collect import RunRecord
 from recombine.report.markdown import table
@@ -46,10 +46,6 @@ def variation() -> str:
 def _share(grid: Sequence[Sequence[float]]) -> float:
     among, within = components(grid)
     return among / (among + within)
-
-
-def percent(share: float) -> str:
-    return f"{share:.0%}".replace("%", " %")
 
 
 def teachers() -> str:

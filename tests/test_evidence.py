@@ -12,6 +12,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from recombine.measure.ridge import Ridge
+
 ROOT = Path(__file__).parents[1]
 EVIDENCE = ROOT / "evidence"
 
@@ -60,6 +62,23 @@ def test_variance_among_and_within(script: Callable[[str], ModuleType]) -> None:
     assert among == pytest.approx(4.0, rel=0.1)
     assert within == pytest.approx(0.25, rel=0.1)
     assert variation.components([[1.0, 3.0], [3.0, 1.0]])[0] == 0.0
+
+
+def test_what_is_decoded(script: Callable[[str], ModuleType]) -> None:
+    """Who decodes the latent has all of it; who decodes the mask, 0.947 of it (docs/claims.md) and no weight."""
+    rng = np.random.default_rng(0)
+    masks = rng.integers(0, 3, 20_000)
+    active = np.eye(6, dtype=bool)[np.stack([masks, masks + 3], axis=1)].any(axis=1)
+    share = rng.uniform(0.5, 1.0, len(masks))
+    z = np.zeros((len(masks), 6))
+    z[np.arange(len(masks)), masks], z[np.arange(len(masks)), masks + 3] = share, 1.5 - share
+    as_it_is = Ridge(np.eye(6), np.zeros(6))
+    told = script("decoding").told
+    assert told(as_it_is, z, z, masks) == pytest.approx({"all": 1.0, "within": 1.0, "mask": 1.0})
+    of_masks = told(as_it_is, np.where(active, 0.75, 0.0), z, masks)
+    assert of_masks["all"] == pytest.approx(0.947, abs=2e-3)
+    assert of_masks["within"] == pytest.approx(0.0, abs=1e-9)
+    assert told(as_it_is, np.roll(z, 1, axis=1), z, masks)["mask"] == 0.0
 
 
 def test_the_other_readings_change_what_they_say(script: Callable[[str], ModuleType]) -> None:

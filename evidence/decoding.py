@@ -1,0 +1,57 @@
+"""What the probe decodes, the masks or the weights within them: `python evidence/decoding.py`, some minutes.
+
+Of the trained models in src/recombine/demo, on `connected+`; writes decoding.json.
+"""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from recombine.cli.serve import demo_directory
+from recombine.experiment.evaluate import examination, read_episodes
+from recombine.experiment.trained import load_trained
+from recombine.measure.probe import decoding_r2, fit_probe
+from recombine.measure.ridge import Ridge
+from recombine.train.step import config_teacher
+
+HERE = Path(__file__).parent
+EPISODES = 1_600
+
+
+def told(fit: Ridge, features: np.ndarray, z: np.ndarray, masks: np.ndarray) -> dict[str, float]:
+    """R² over all tasks; of how z moves within a mask; and in how many tasks the largest entries are the mask's."""
+    decoded = features @ fit.weights + fit.intercept
+    of_mask = [masks == mask for mask in np.unique(masks)]
+    moves, decoded_moves = (np.concatenate([a[one] - a[one].mean(axis=0) for one in of_mask]) for a in (z, decoded))
+    within = 1 - np.sum((moves - decoded_moves) ** 2) / np.sum(moves**2)
+    active = z > 0
+    smallest_active = np.where(active, decoded, np.inf).min(axis=1)
+    largest_other = np.where(active, -np.inf, decoded).max(axis=1)
+    found = float(np.mean(smallest_active > largest_other))
+    return {"all": decoding_r2(fit, features, z), "within": float(within), "mask": found}
+
+
+def main() -> None:
+    found = []
+    for path in sorted(demo_directory().glob("*/*-connected+-seed0")):
+        config, model, _ = load_trained(path)
+        config = replace(config, measure=replace(config.measure, episodes=EPISODES))
+        on = examination(config, config_teacher(config))
+        probe = fit_probe(read_episodes(config, model, on.probe), on.probe.latent)
+        assert probe is not None
+        for split in ("in_dist", "ood"):
+            reading, episodes = read_episodes(config, model, on.splits[split]), on.splits[split]
+            z, masks = np.asarray(episodes.latent, float), np.asarray(episodes.mask_index)
+            places = {"last residual stream": (probe.residual[-1], np.asarray(reading.residual, float)[:, -1])}
+            if probe.latent is not None:
+                places["inferred latent"] = (probe.latent, np.asarray(reading.latent, float))
+            for place, (fit, features) in places.items():
+                row = {"study": path.parent.name, "model": config.model.label, "place": place, "split": split}
+                found.append(row | told(fit, features, z, masks))
+    (HERE / "decoding.json").write_text("[\n" + ",\n".join(map(json.dumps, found)) + "\n]\n")
+
+
+if __name__ == "__main__":
+    main()
