@@ -93,6 +93,16 @@ def covariance() -> str:
     return table(head, rows)
 
 
+def execution() -> str:
+    """The hypertransformer on tasks of k active modules, as it infers them and with the true latent."""
+    found = json.loads((HERE / "execution.json").read_text())
+    rows = []
+    for name in dict.fromkeys(row["study"] for row in found):
+        for kind, words in (("inferred", "inferred"), ("true", "true"), ("ceiling", "ceiling")):
+            rows.append((f"`{name}`", words, *(fixed(row[kind]) for row in found if row["study"] == name)))
+    return table(("", "latent", *(f"k = {k}" for k in sorted({row["k"] for row in found}))), rows, left=2)
+
+
 def decoding() -> str:
     """What the probe decodes: masks, or the weights within them."""
     rows = []

@@ -26,6 +26,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "diversity": sweeps.diversity,
     "covariance": sweeps.covariance,
     "decoding": sweeps.decoding,
+    "execution": sweeps.execution,
     "variation": variation.variation,
     "teachers": variation.teachers,
     "teachers-masks": variation.teachers_masks,
