@@ -1,10 +1,9 @@
-"""How the reference `trained_covariance` depends on its noise: `python evidence/covariance.py`, some minutes.
+"""How the reference `trained_covariance` depends on its noise: `python evidence/covariance.py`, half an hour.
 
 Writes covariance.json: R² in distribution and on held-out masks, for the teachers of `quick` and of `paper`.
 """
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 from recombine.experiment.evaluate import evaluation_episodes
@@ -16,7 +15,6 @@ from recombine.train.step import config_teacher
 
 HERE = Path(__file__).parent
 NOISES = (1e-6, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
-EPISODES = 1_600
 
 
 def main() -> None:
@@ -25,7 +23,6 @@ def main() -> None:
         [*HERE.glob("quick/transformer-connected+-seed*"), *HERE.glob("paper/transformer-connected+-seed*")]
     ):
         config = run_config(path)
-        config = replace(config, measure=replace(config.measure, episodes=EPISODES))
         teacher = config_teacher(config)
         tasks = draw_tasks(config.seed, teacher, config.task.support)
         for noise in NOISES:

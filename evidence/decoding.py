@@ -4,7 +4,6 @@ Of the trained models in src/recombine/demo, on `connected+`; writes decoding.js
 """
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,6 @@ from recombine.measure.ridge import Ridge
 from recombine.train.step import config_teacher
 
 HERE = Path(__file__).parent
-EPISODES = 1_600
 
 
 def told(fit: Ridge, features: np.ndarray, z: np.ndarray, masks: np.ndarray) -> dict[str, float]:
@@ -37,7 +35,6 @@ def main() -> None:
     found = []
     for path in sorted(demo_directory().glob("*/*-connected+-seed0")):
         config, model, _ = load_trained(path)
-        config = replace(config, measure=replace(config.measure, episodes=EPISODES))
         on = examination(config, config_teacher(config))
         probe = fit_probe(read_episodes(config, model, on.probe), on.probe.latent)
         assert probe is not None

@@ -4,7 +4,6 @@ Of the hypertransformers in src/recombine/demo, on `connected+`; some minutes. W
 """
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 from recombine.cli.serve import demo_directory
@@ -16,14 +15,12 @@ from recombine.measure.modules import fit_map, scaled_latent
 from recombine.train.step import config_teacher
 
 HERE = Path(__file__).parent
-EPISODES = 1_600
 
 
 def main() -> None:
     found = []
     for path in sorted(demo_directory().glob("*/hypertransformer-connected+-seed0")):
         config, model, _ = load_trained(path)
-        config = replace(config, measure=replace(config.measure, episodes=EPISODES))
         teacher = config_teacher(config)
         fitted_on = probe_episodes(config, teacher)
         inferred = read_episodes(config, model, fitted_on).latent

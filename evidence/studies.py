@@ -1,15 +1,16 @@
 """Tables of a study: every panel of the paper, and what looks further into the models."""
 
 from collections.abc import Sequence
-from contextlib import redirect_stdout
 from io import StringIO
 from statistics import fmean
 from typing import Any
 
 from records import MAIN, H, T, mask_r2, study
+from rich.console import Console
 
 from recombine.report.collect import Study
 from recombine.report.markdown import criterion, measured, score_tables, table, with_interval
+from recombine.report.numbers import REFERENCE_NAMES
 from recombine.report.series import lookup, models, supports
 from recombine.report.summary import final_scores
 from recombine.report.tables import print_scores
@@ -41,8 +42,8 @@ def first_seed(name: str) -> str:
     """What `recombine reproduce` with one seed prints of the paper's main support, and its verdicts in short."""
     one = Study(tuple(run for run in study(name).runs if run.seed == 0))
     found = next(scores for scores in final_scores(one) if f" {MAIN}," in scores[0])
-    with redirect_stdout(StringIO()) as printed:
-        print_scores(*found)
+    printed = StringIO()
+    print_scores(*found, Console(file=printed, width=80, color_system=None, force_terminal=False))
     lines = [f"{_mark(claim.state)} {claim.state:<15} {claim.number}. {claim.claim}" for claim in judge(one)]
     text = "\n".join([*printed.getvalue().rstrip().splitlines(), "", *lines])
     return "```\n" + "\n".join(line.rstrip() for line in text.splitlines()) + "\n```"
@@ -74,9 +75,9 @@ def active_modules(name: str) -> str:
         cards = _cards(name, model)
         rows.append((model, *(with_interval([card["active_modules"][k]["r2"] for card in cards]) for k in counts)))
     by_seed = {run.seed: run.references for run in runs}
-    for shown in ("ridge", "oracle"):
+    for shown in ("ridge", "trained_task", "trained_covariance", "oracle"):
         values = [[found[shown]["active_modules"][k]["r2"] for found in by_seed.values() if found] for k in counts]
-        rows.append((shown, *map(with_interval, values)))
+        rows.append((REFERENCE_NAMES[shown], *map(with_interval, values)))
     return table(("R²", *(f"k = {k}" for k in counts)), [row for row in rows if set(row[1:]) != {"–"}])
 
 

@@ -68,7 +68,7 @@ def diversity() -> str:
     rows = []
     for name, what in words.items():
         both = [[run for run in (*base, *runs) if (run.model, run.support) == (model, name)] for model in (T, H)]
-        known = [reference(both[0], known, "ood") for known in ("trained_task", "trained_covariance")]
+        known = [reference(both[0], one, "ood") for one in ("trained_task", "trained_covariance")]
         same = [mask_r2(some, "100100") if "100100" in some[0].rows[-1]["ood"]["masks"] else "–" for some in both]
         rows.append((what, str(len(both[0][0].rows[-1]["ood"]["masks"])), *apart(*both)[:-1], *known, *same))
     head = ("trained on", "masks held out", *APART[:-1], "best trained task", "trained covariance")
@@ -98,8 +98,8 @@ def execution() -> str:
     found = json.loads((HERE / "execution.json").read_text())
     rows = []
     for name in dict.fromkeys(row["study"] for row in found):
-        for kind, words in (("inferred", "inferred"), ("true", "true"), ("ceiling", "ceiling")):
-            rows.append((f"`{name}`", words, *(fixed(row[kind]) for row in found if row["study"] == name)))
+        for kind in ("inferred", "true", "ceiling"):
+            rows.append((f"`{name}`", kind, *(fixed(row[kind]) for row in found if row["study"] == name)))
     return table(("", "latent", *(f"k = {k}" for k in sorted({row["k"] for row in found}))), rows, left=2)
 
 

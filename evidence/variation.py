@@ -86,6 +86,7 @@ def _grid(model: str, of: Callable[[RunRecord], float | None]) -> list[list[floa
 
 def components(grid: Sequence[Sequence[float]]) -> tuple[float, float]:
     """Variance among the rows and within them: the estimates of a one-way analysis of variance, not below zero."""
+    assert len({len(row) for row in grid}) == 1, "as many seeds of each teacher"
     within = fmean(variance(row) for row in grid)
     among = variance([fmean(row) for row in grid]) - within / len(grid[0])
     return max(among, 0.0), within

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from recombine.measure.ridge import Ridge
+from recombine.measure.trained_tasks import NOISE
 
 ROOT = Path(__file__).parents[1]
 EVIDENCE = ROOT / "evidence"
@@ -79,6 +80,30 @@ def test_what_is_decoded(script: Callable[[str], ModuleType]) -> None:
     assert of_masks["all"] == pytest.approx(0.947, abs=2e-3)
     assert of_masks["within"] == pytest.approx(0.0, abs=1e-9)
     assert told(as_it_is, np.roll(z, 1, axis=1), z, masks)["mask"] == 0.0
+
+
+def test_what_scripts_found_is_of_these_runs() -> None:
+    """Where what they measure is in the runs' own files, too, it is the same."""
+    found = {
+        name: json.loads((EVIDENCE / f"{name}.json").read_text()) for name in ("covariance", "decoding", "execution")
+    }
+    for row in (row for row in found["covariance"] if row["noise"] == NOISE):
+        (path,) = EVIDENCE.glob(f"{row['study']}/references/connected+-*-seed{row['seed']}-*.json")
+        known = json.loads(path.read_text())["scores"]["trained_covariance"]
+        assert [row["in_dist"], row["ood"]] == pytest.approx([known["in_dist"]["r2"], known["ood"]["r2"]], abs=1e-9)
+    for row in found["decoding"]:
+        (last,) = last_rows(f"{row['study']}/{row['model']}-connected+-seed0")
+        known = (
+            last["probe"]["latent"][row["split"]]
+            if row["place"] == "inferred latent"
+            else last["probe"][row["split"]][-1]
+        )
+        assert row["all"] == pytest.approx(known, abs=2e-3)
+    for row in found["execution"]:
+        path = EVIDENCE / row["study"] / "hypertransformer-connected+-seed0" / "scorecard.json"
+        assert row["inferred"] == pytest.approx(
+            json.loads(path.read_text())["active_modules"][str(row["k"])]["r2"], abs=1e-4
+        )
 
 
 def test_the_other_readings_change_what_they_say(script: Callable[[str], ModuleType]) -> None:

@@ -172,6 +172,21 @@ def test_the_ranking_and_what_matters_by_hand(tmp_path: Path) -> None:
     assert "<script>" in render(results)
 
 
+def test_supports_that_are_written_out_go_by_their_names(tmp_path: Path) -> None:
+    few = {"name": "few", "masks": ["110000", "001100", "000011"]}
+    runs = sweep_runs(parse_grid({"grid": {"task.support": [few, "connected+"]}}), "smoke", [0])
+    write_list(tmp_path, runs)
+    for i, run in enumerate(runs):
+        (tmp_path / run.name).mkdir()
+        scores = {split: {"r2": 0.5 - i / 10} for split in ("ood", "in_dist")}
+        stored = {"format": 1, "step": 40, "select": scores, "report": scores}
+        (tmp_path / run.name / "selection.json").write_text(json.dumps(stored))
+    assert [one.point for one in sweep_results(tmp_path).ranked] == [
+        {"task.support": "few"},
+        {"task.support": "connected+"},
+    ]
+
+
 def test_a_sweep_grows_by_seeds(tmp_path: Path) -> None:
     grid = parse_grid({"grid": {"model.embed_dim": [8, 16]}})
     write_list(tmp_path, sweep_runs(grid, "smoke", [0]))

@@ -84,6 +84,10 @@ def test_supports_go_by_their_names() -> None:
     more = few | {"name": "more", "masks": [*few["masks"], "100001"]}
     runs = sweep_runs(parse_grid({"grid": {"task.support": [few, "connected+", more]}}), "smoke", [0])
     assert [run.name for run in runs] == [f"transformer-support={name}-seed0" for name in ("few", "connected+", "more")]
+    left = parse_grid({"grid": {"task.support": [few, "connected+", more]}, "exclude": [{"task.support": "few"}]})
+    assert [run.config.task.support.name for run in sweep_runs(left, "smoke", [0])] == ["connected+", "more"]
+    with pytest.raises(InputError, match="which has few, more"):
+        parse_grid({"grid": {"task.support": [few, more]}, "exclude": [{"task.support": "fewer"}]})
     with pytest.raises(InputError, match=r"transformer-support=few-seed0.*name supports differently"):
         sweep_runs(parse_grid({"grid": {"task.support": [few, more | {"name": "few"}]}}), "smoke", [0])
 

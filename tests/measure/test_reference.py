@@ -14,7 +14,7 @@ from sklearn.neighbors import KNeighborsRegressor
 
 from recombine.measure.oracle import fit_latent
 from recombine.measure.r2 import score
-from recombine.measure.reference import NUM_NEIGHBOURS, RIDGE_STRENGTH, make_references, predict_reference
+from recombine.measure.reference import NAMES, NUM_NEIGHBOURS, RIDGE_STRENGTH, make_references, predict_reference
 from recombine.measure.trained_tasks import NOISE, TrainedCovariance, TrainedTask
 from recombine.task.episode import Episode
 from recombine.task.names import EVAL_SPLITS, Split
@@ -46,6 +46,10 @@ def test_where_each_reference_stands_at_32(split: Split) -> None:
     assert 0.2 < values["nearest_neighbours"] < values["ridge"] < 0.8
     assert 0.3 < values["fitted_network"] < 0.9
     assert (values["trained_task"] > 0.99) == (split == "in_dist")
+
+
+def test_all_of_them_have_their_names() -> None:
+    assert tuple(REFERENCES) == NAMES
 
 
 @pytest.mark.parametrize(("name", "length"), [("ridge", 32), ("ridge", 8), ("nearest_neighbours", 32)])
@@ -124,9 +128,10 @@ def test_what_is_made_of_trained_tasks(split: Split) -> None:
         errors = ((features[:-1] - y[:, None]) ** 2).sum(axis=0)
         np.testing.assert_allclose(found[0][i], features[-1, errors.argmin()], atol=1e-9)
         # Kriging with k = φᵀφ/K and noise λ is ridge regression on φ with K λ.
-        strength = NOISE * (features[:-1] ** 2).sum() / len(y)
-        expected = Ridge(alpha=strength, fit_intercept=False).fit(features[:-1], y).predict(features[-1:])[0]
-        np.testing.assert_allclose(found[1][i], expected, rtol=1e-6, atol=1e-8)
+        mean = features.mean(axis=1)
+        phi = features - mean[:, None]
+        fit = Ridge(alpha=NOISE * (phi[:-1] ** 2).sum() / len(y), fit_intercept=False).fit(phi[:-1], y - mean[:-1])
+        np.testing.assert_allclose(found[1][i], mean[-1] + fit.predict(phi[-1:])[0], rtol=1e-6, atol=1e-8)
 
 
 def test_remembering_is_enough_in_distribution_alone() -> None:

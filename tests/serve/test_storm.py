@@ -72,7 +72,7 @@ def test_a_storm_beside_a_training(tmp_path: Path) -> None:
 
     RECOMBINE_STORM_TURNS and RECOMBINE_STORM_STEPS make them more, and longer.
     """
-    turns, steps = (int(os.environ.get(f"RECOMBINE_STORM_{name}", few)) for name, few in (("TURNS", 3), ("STEPS", 20)))
+    turns, steps = (int(os.environ.get(f"RECOMBINE_STORM_{name}", few)) for name, few in (("TURNS", 3), ("STEPS", 60)))
     for name in RUNS:
         shutil.copytree(demo_directory() / "quick" / name, tmp_path / name)
     config = preset_config("paper", "transformer")

@@ -55,7 +55,7 @@ class Grid:
         for values in product(*self.fields.values()):
             for single in singles:
                 point = dict(zip(names, values, strict=True)) | single
-                if not any(all(point.get(name) == value for name, value in out.items()) for out in self.exclude):
+                if not any(all(_is(point.get(name), value) for name, value in out.items()) for out in self.exclude):
                     yield point
 
 
@@ -127,8 +127,9 @@ def parse_grid(tables: Mapping[str, Any]) -> Grid:
             if name not in fields and name not in each:
                 hint = suggestion(name, [*fields, *each])
                 raise InputError(f"exclude.{name}", one[name], f"not a field of [grid] or [each]{hint}")
-            if one[name] not in (values := fields.get(name, each.get(name, []))) and name in fields:
-                raise InputError(f"exclude.{name}", one[name], f"not a value of the grid's, which has {values}")
+            if name in fields and not any(_is(value, one[name]) for value in fields[name]):
+                shown = ", ".join(map(value_name, fields[name]))
+                raise InputError(f"exclude.{name}", one[name], f"not a value of the grid's, which has {shown}")
         if not one:
             raise InputError("exclude", one, "would leave everything out")
     return Grid(fields, each, flat, rest)
@@ -202,7 +203,8 @@ def sweep_runs(grid: Grid, preset: Preset, seeds: Sequence[int], sample: int | N
     ]
     if len({run.name for run in runs}) < len(runs):
         twice = next(name for name, count in Counter(run.name for run in runs).items() if count > 1)
-        raise InputError("grid", twice, "two configurations would have this name; name supports differently")
+        advice = "; name supports differently" if "task.support" in (*grid.fields, *grid.each) else ""
+        raise InputError("grid", twice, f"two configurations would have this name{advice}")
     return runs
 
 
@@ -223,6 +225,11 @@ def _config(grid: Grid, preset: Preset, point: Point) -> Config:
         where = ", ".join(f"{name} = {value}" for name, value in ({"model.kind": kind} | dict(point)).items())
         advice = "" if alone else "; [[exclude]] it?"
         raise InputError(error.field, error.value, f"{error.expected} (in the grid: {where}{advice})") from None
+
+
+def _is(value: Any, named: Any) -> bool:
+    """Whether a value is the one that [[exclude]] names: a support that is written out, by its name."""
+    return value == named or (isinstance(value, Mapping) and value.get("name") == named)
 
 
 def value_name(value: Any) -> str:

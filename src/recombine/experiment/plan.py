@@ -9,7 +9,7 @@ from recombine.config import Config
 from recombine.config_file import config_as_dict, differences, write_toml
 from recombine.errors import InputError
 from recombine.experiment.job import Job
-from recombine.experiment.reference import REFERENCES_DIRECTORY, reference_path, stored_references
+from recombine.experiment.reference import REFERENCES_DIRECTORY, missing_references, reference_path
 from recombine.experiment.rundir import CONFIG, is_done, run_config
 from recombine.experiment.scorecard import read_scorecard
 from recombine.experiment.sweep import read_selection
@@ -32,7 +32,7 @@ def jobs_to_do(
     jobs: dict[str, Job] = {}
     for name, config in wanted.items():
         references = str(reference_path(directory, config))
-        if references not in jobs and stored_references(directory, config) is None:
+        if references not in jobs and missing_references(directory, config):
             title = f"references {reference_path(directory, config).stem}"
             jobs[references] = Job(title, _request("references", config, directory))
         path = out / name

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from recombine.experiment.evaluate import evaluation_episodes, evaluation_splits
 from recombine.experiment.scorecard import active_modules_episodes
 from recombine.files import NotAFile, make_directories, read_file, replace_file, where_allowed
 from recombine.measure.r2 import score
-from recombine.measure.reference import make_references, predict_reference
+from recombine.measure.reference import NAMES, make_references, predict_reference
 from recombine.train.step import config_teacher
 
 LARGEST = 1 << 20
@@ -19,10 +20,11 @@ FORMAT = 1  # of the file, and of what the references are: another number when o
 REFERENCES_DIRECTORY = "references"  # beside the runs
 
 
-def reference_scores(config: Config) -> dict[str, dict[str, Any]]:
-    """Every reference on the episodes that the models are scored on. They do not depend on the model."""
+def reference_scores(config: Config, names: Sequence[str] = NAMES) -> dict[str, dict[str, Any]]:
+    """References on the episodes that the models are scored on. They do not depend on the model."""
     teacher = config_teacher(config)
-    references = make_references(config.seed, teacher, config.task.support)
+    known = make_references(config.seed, teacher, config.task.support)
+    references = {name: known[name] for name in names}
     found: dict[str, dict[str, Any]] = {name: {} for name in references}
     for split in evaluation_splits(config):
         teachers, episodes = evaluation_episodes(config, teacher, split)
@@ -55,11 +57,18 @@ def stored_references(directory: Path, config: Config) -> dict[str, dict[str, An
     return stored.get("scores") if isinstance(stored, dict) and stored.get("depends") == _depends(config) else None
 
 
+def missing_references(directory: Path, config: Config) -> list[str]:
+    """All of them, or those that there were not yet when the others were stored."""
+    stored = stored_references(directory, config) or {}
+    return [name for name in NAMES if name not in stored]
+
+
 def store_references(directory: Path, config: Config) -> dict[str, dict[str, Any]]:
     """The scores, computed if they are not there yet."""
-    scores = stored_references(directory, config)
-    if scores is None:
-        scores = reference_scores(config)
+    scores = stored_references(directory, config) or {}
+    if missing := missing_references(directory, config):
+        found = scores | reference_scores(config, missing)
+        scores = {name: found[name] for name in NAMES}
         text = json.dumps({"depends": _depends(config), "scores": scores}, indent=1, allow_nan=False)
         with where_allowed():
             make_directories(directory)

@@ -27,6 +27,16 @@ from recombine.task.teacher import Teacher, init_teacher, task_network
 
 Reference = Callable[[Teacher, Episode], Float[Array, ""]]
 
+NAMES = (
+    "context_mean",
+    "nearest_neighbours",
+    "ridge",
+    "fitted_network",
+    "trained_task",
+    "trained_covariance",
+    "oracle",
+    "known_latent",
+)
 RIDGE_STRENGTH = 1.0
 NUM_NEIGHBOURS = 5
 FIT_STEPS = 200
@@ -80,7 +90,7 @@ def known_latent(teacher: Teacher, episode: Episode) -> Float[Array, ""]:
 
 
 def make_references(seed: int, teacher: Teacher, support: Support) -> dict[str, Reference]:
-    """All of them, for runs of a seed and a support."""
+    """All of them (`NAMES`), for runs of a seed and a support."""
     tasks = draw_tasks(seed, teacher, support)
     return {
         "context_mean": context_mean,
@@ -110,6 +120,6 @@ def _predict(reference: Reference, teacher: Teacher, episodes: Episode, split: S
 
 
 def _widen(leaf: Any) -> Any:
-    if not eqx.is_array_like(leaf):
+    if not eqx.is_array(leaf):
         return leaf  # a function
     return np.asarray(leaf, np.float64) if jnp.issubdtype(leaf.dtype, jnp.floating) else np.asarray(leaf)

@@ -1,7 +1,7 @@
 """What knowing the trained tasks gives, and nothing of modules: two references.
 
-Both are better than any model on the tasks of training. What a model scores on held-out masks says something about
-combining modules only where it is above them.
+On the tasks of training the one is perfect and the other about as good as the models. What a model scores on held-out
+masks says something about combining modules only where it is above both.
 """
 
 import equinox as eqx
@@ -39,10 +39,10 @@ class TrainedTask(TrainedTasks):
 
 
 class TrainedCovariance(TrainedTasks):
-    """The best prediction that is linear in the context's labels: kriging with the second moments of the tasks.
+    """The best prediction that is affine in the context's labels: kriging with the tasks' mean and covariance.
 
-    k(x, x') = mean over tasks of g(x) g(x'), and a little noise: without any, it would trust differences that the
-    trained tasks hardly have, which is best for them and bad for all others.
+    And a little noise: without any, it trusts differences that the trained tasks hardly have, which is best for them
+    and bad for all others.
     """
 
     noise: float = eqx.field(default=NOISE, static=True)
@@ -50,10 +50,11 @@ class TrainedCovariance(TrainedTasks):
     def __call__(self, teacher: Teacher, episode: Episode) -> Float[Array, ""]:
         y = episode.context_y
         g = self.labels(jnp.concatenate([episode.context_x, episode.query_x[None]]))
-        k = g.T @ g / len(g)
+        mean = g.mean(axis=0)
+        k = (g - mean).T @ (g - mean) / len(g)
         noise = self.noise * jnp.trace(k[:-1, :-1]) / len(y)
         factor = jax.scipy.linalg.cho_factor(k[:-1, :-1] + noise * jnp.eye(len(y), dtype=y.dtype))
-        return k[-1, :-1] @ jax.scipy.linalg.cho_solve(factor, y)
+        return mean[-1] + k[-1, :-1] @ jax.scipy.linalg.cho_solve(factor, y - mean[:-1])
 
 
 def draw_tasks(seed: int, teacher: Teacher, support: Support) -> TrainedTasks:

@@ -38,10 +38,11 @@ def _title(support: str, runs: list[RunRecord]) -> str:
 
 
 def _mean(values: list[Any]) -> Any:
-    """The mean of equal tables of numbers, entry by entry."""
+    """The mean of tables of numbers, entry by entry, over those that have it."""
     first = values[0]
     if isinstance(first, dict):
-        return {name: _mean([value[name] for value in values if name in value]) for name in first}
+        names = dict.fromkeys(name for value in values for name in value)
+        return {name: _mean([value[name] for value in values if name in value]) for name in names}
     if isinstance(first, list):
         return [_mean(list(entries)) for entries in zip(*values, strict=False)]
     known = [value for value in values if isinstance(value, int | float)]

@@ -40,10 +40,13 @@ def print_support(support: Support) -> None:
 
 
 def print_scores(
-    title: str, models: Mapping[str, Mapping[str, Any]], references: Mapping[str, Mapping[str, Any]]
+    title: str,
+    models: Mapping[str, Mapping[str, Any]],
+    references: Mapping[str, Mapping[str, Any]],
+    console: Console | None = None,
 ) -> None:
     """R² of models and references, a row each, a column per split; the models' values are rows of metrics."""
-    console = Console()
+    console = console or Console()
     console.print(Text(title))
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     splits = [split for split in EVAL_SPLITS if any(split in row for row in models.values())]
