@@ -60,7 +60,7 @@ def test_seeds_can_be_traced() -> None:
 def test_stream_numbers_are_fixed() -> None:
     """They are part of every run's identity: this list may grow, and never change."""
     names = ["teacher", "init", "train", "in_dist", "ood", "control", "probe", "select", "reference"]
-    names += ["control_modules", "active_modules", "modules", "intervene", "explore"]
+    names += ["control_modules", "active_modules", "modules", "intervene", "explore", "trained_tasks"]
     assert [stream.name for stream in sorted(Stream)] == names
     assert [int(stream) for stream in Stream] == list(range(len(names)))
 

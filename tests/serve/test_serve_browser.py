@@ -76,7 +76,7 @@ def press(module: int) -> str:
 def test_runs(browser: Browser, server: Address) -> None:
     browser.open(f"{server.url}/#runs", ready="runs", patience=LOADING)
     rows = "[...document.querySelectorAll('#table tbody tr')].filter((row) => !row.hidden)"
-    assert browser.evaluate(f"{rows}.length") == 5
+    assert browser.evaluate(f"{rows}.length") == 7
     browser.evaluate(put("#filter", "disconnected hyper"))
     assert browser.evaluate(f"{rows}.length") == 1
     browser.evaluate(put("#filter", ""))
