@@ -116,18 +116,40 @@ def panel_layers(chart: Any, title: str) -> list[dict[str, Any]]:
     return next(one for one in chart.to_dict()["concat"] if title in one["title"]["text"])["layer"]
 
 
+def view(chart: Any, title: str) -> list[float]:
+    """The range of a panel's values, the same for all its layers, which keep to it."""
+    scales = [one["encoding"]["y"]["scale"] for one in panel_layers(chart, title) if "scale" in one["encoding"]["y"]]
+    assert scales
+    assert all(scale == scales[0] and scale["clamp"] for scale in scales)
+    return scales[0]["domain"]
+
+
 def test_one_bad_snapshot_does_not_squash_the_picture(results: Any) -> None:
     """The studies' first snapshot has an OOD R² of −40."""
-    scales = [
-        layer["encoding"]["y"]["scale"]
-        for layer in panel_layers(results, "A\u2002R²")
-        if "scale" in layer["encoding"]["y"]
-    ]
-    assert scales
-    assert all(scale["domain"] == [-0.5, 1.0] and scale["clamp"] for scale in scales)
+    assert view(results, "A\u2002R²") == [0.0, 1.0]
     text = json.dumps(results.to_dict()["concat"][-1], ensure_ascii=False)
     assert "Beyond the view: at its edge" in text
     assert "C, hypertransformer fresh teacher: −2.48" in text
+
+
+@pytest.mark.parametrize(
+    ("early", "late", "ridge", "expected"),
+    [
+        (-40.0, 0.9, 0.7, [0.5, 1.0]),
+        (0.2, 0.9, 0.4, [0.0, 1.0]),
+        (0.9, 0.3, 0.7, [0.0, 1.0]),
+        (0.9, -0.2, 0.7, [-0.5, 1.0]),
+    ],
+)
+def test_the_view_is_of_what_was_learned_and_of_the_references(
+    early: float, late: float, ridge: float, expected: list[float]
+) -> None:
+    run = make_run("transformer", "connected+", 0)
+    assert run.references is not None
+    rows = [{**row, "ood": {**row["ood"], "r2": early if row["step"] < 500 else late}} for row in run.rows]
+    references = {**run.references, "ridge": {**run.references["ridge"], "ood": {"r2": ridge}}}
+    chart = draw_figure(Study((replace(run, rows=tuple(rows), references=references),)), "results")
+    assert view(chart, "A\u2002R²") == expected
 
 
 def test_a_diverged_loss_does_not_squash_the_picture() -> None:

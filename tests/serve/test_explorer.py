@@ -86,6 +86,22 @@ def test_a_latent_that_is_moved_is_executed(explorer: Explorer, runs: list[Path]
     assert moved["inferred"] == before["inferred"], "what it inferred is still shown"
 
 
+def test_the_true_latent(explorer: Explorer, runs: list[Path]) -> None:
+    """With it, the hypertransformer at the paper's settings executes what it does not infer: held out, or three at once."""
+    pair = [demo_directory() / f"paper/{kind}-connected+-seed0" for kind in ("transformer", "hypertransformer")]
+    for weights in ((0.3, 0, 0, 0.7, 0, 0), (1, 1, 0, 1, 0, 0)):
+        inferred = explorer.explore(pair, Task(weights, 31), [])["models"][1]
+        true = explorer.explore(pair, Task(weights, 31), [None, "true"])["models"][1]
+        assert inferred["used"] is None
+        np.testing.assert_allclose(true["used"], inferred["true"], rtol=1e-4)
+        assert true["r2"] > 0.99 > inferred["r2"]
+    with pytest.raises(InputError, match="another teacher's modules"):
+        explorer.explore(pair, Task(weights, 31, fresh=1), [None, "true"])
+    assert explorer.explore(pair, Task(weights, 31, fresh=1), [])["models"][1]["true"] is None
+    with pytest.raises(InputError, match="transformer has none to change"):
+        explorer.explore(pair, Task(weights, 31), ["true"])
+
+
 def test_kinds_of_tasks(explorer: Explorer, runs: list[Path]) -> None:
     def kind(weights: tuple[float, ...], **more) -> str:
         return explorer.explore([runs[0]], Task(weights, 8, **more), [])["models"][0]["kind"]

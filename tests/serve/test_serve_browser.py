@@ -191,6 +191,16 @@ def test_explore(browser: Browser, server: Address, width: int, scheme: str) -> 
     link = browser.evaluate("location.hash")
     assert "latent1=" in link
     after = summary()
+    choice = "document.querySelectorAll('#sliders button')"
+    answered(f"{choice}[1].click()")
+    assert "true latent" in summary()
+    true = summary()
+    answered("document.getElementById('redraw').click()")
+    assert "true latent" in summary(), "it is there for every task"
+    assert summary() != true
+    assert browser.evaluate(f"[...{choice}].map((one) => one.ariaPressed)") == ["false", "true"]
+    answered(f"{choice}[0].click()")
+    assert "latent" not in summary()
     browser.open(f"{server.url}/{link}", width=width, scheme=scheme, ready="explore", patience=LOADING)
     assert summary() == after, "a link restores the view"
     for plot in ("scatter", "slice", "latent", "attention"):

@@ -1,7 +1,7 @@
 """One panel of a figure: its numbers, and the chart that draws them in a file or on the page."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, floor, log10
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 NOTHING = "no run yet"
 FLOORS = (0.0, -0.5)
+TRAINING_FLOORS = (0.5, *FLOORS)
+EARLY = 0.1  # of the training: what a model that has just begun scores does not decide the view
 LABEL_GAP = 0.085  # between two labels of references, as a fraction of the panel's height
 FEW = 12  # so few points on a curve are drawn as points, too
 R2 = "R²"
@@ -42,6 +44,15 @@ def r2_domain(series: Sequence[Series], floors: tuple[float, ...] = FLOORS) -> t
     """The view of R²: up to 1, down to the first floor that holds all, and no further. What is lower is drawn there."""
     lowest = min((y for one in series for y in one.y if y is not None), default=0.0)
     return next((floor for floor in floors if lowest >= floor - 0.02), floors[-1]), 1.0
+
+
+def training_domain(series: Sequence[Series], references: Sequence[Series] = ()) -> tuple[float, float]:
+    """The view of R² over training: of models that have learned something, and of the references beside them."""
+    last = max((step for one in series for step in one.x), default=0)
+    later = [
+        replace(one, y=tuple(y for step, y in zip(one.x, one.y, strict=True) if step >= EARLY * last)) for one in series
+    ]
+    return r2_domain([*later, *references], TRAINING_FLOORS)
 
 
 def loss_domain(series: Sequence[Series], largest: float | None) -> tuple[float, float]:
@@ -113,7 +124,7 @@ def _value_axis(panel: Panel) -> alt.Axis:
     """Ticks at round numbers, few enough to read on a small panel."""
     low, high = panel.domain
     if not panel.log:
-        step = 0.2 if low == 0 else 0.5
+        step = {0.5: 0.1, 0.0: 0.2}.get(low, 0.5)
         values = [round(low + i * step, 9) for i in range(round((high - low) / step) + 1)]
         return _axis_with(values)
     decades = range(floor(log10(low)), ceil(log10(high)) + 1)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recombine import paper
-from recombine.report.panel import Panel, loss_domain, r2_domain
+from recombine.report.panel import Panel, loss_domain, r2_domain, training_domain
 from recombine.report.series import REFERENCES, Series, finite, lookup, over_training, pooled_r2, references
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _results(study: "Study") -> list[Panel]:
     return [
         Panel(
             "ood", "A\u2002R² on held-out masks", ("trained on {support}",), tuple(ood),
-            tuple(references(study, "ood", "r2")), domain=r2_domain(ood),
+            tuple(references(study, "ood", "r2")), domain=training_domain(ood, references(study, "ood", "r2")),
         ),
         Panel(
             "loss", "A\u2002Loss in distribution", ("trained on {support}; lower is better",), tuple(loss),
@@ -94,17 +94,18 @@ def _results(study: "Study") -> list[Panel]:
         Panel(
             "probe", "B\u2002Latent decoded, held-out masks",
             ("solid: last residual stream", "dashed: the bottleneck's latent"),
-            tuple(probe), y_title="R² of the probe", dashed=("latent",), domain=r2_domain(probe),
+            tuple(probe), y_title="R² of the probe", dashed=("latent",), domain=training_domain(probe),
         ),
         Panel(
             "control", "C\u2002R² on the control", ("solid: a fresh teacher", "dashed: fresh modules, readout kept"),
             tuple(control), tuple(references(study, "control", "r2")), dashed=("fresh modules",),
-            domain=r2_domain(control),
+            domain=training_domain(control),
         ),
         *_compared(study, ood),
         Panel(
             "in_dist", "Appendix\u2002R² in distribution", ("trained on {support}",), tuple(in_dist),
-            tuple(references(study, "in_dist", "r2")), domain=r2_domain(in_dist),
+            tuple(references(study, "in_dist", "r2")),
+            domain=training_domain(in_dist, references(study, "in_dist", "r2")),
         ),
     ]  # fmt: skip
 
@@ -119,7 +120,7 @@ def _compared(study: "Study", ood: list[Series]) -> list[Panel]:
     both = [_named(one, study.runs[one.run].support) for one in outside if study.runs[one.run].support in COMPARED]
     lines = ("solid: trained on connected", "dashed: trained on disconnected")
     compared_references = [one for one in references(study, "ood", "r2") if study.runs[one.run].support in COMPARED]
-    domain = r2_domain([*own, *both])
+    domain = training_domain([*own, *both], compared_references)
     return [
         Panel(
             "compared", "D\u2002Connected or not: own held-out", lines, tuple(own), tuple(compared_references),

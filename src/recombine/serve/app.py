@@ -194,7 +194,7 @@ class Server:
             "teacher_of": _integer(given.get("teacher_of", "0"), "teacher_of"),
             "direction": _integer(given.get("direction", "0"), "direction"),
         }
-        latents = [_numbers(given[name], name) if name in given else None for name in ("latent0", "latent1")]
+        latents = [_latent(given.get(name), name) for name in ("latent0", "latent1")]
         return Json(await self._ask(request, "explore", task=task, latents=latents))
 
     async def _ask(self, request: Request, what: str, **more: Any) -> Any:
@@ -231,3 +231,8 @@ def _numbers(text: str, name: str) -> list[float]:
         return [float(part) for part in text.split(",")]
     except ValueError as error:
         raise InputError(name, text, "numbers, with commas between them") from error
+
+
+def _latent(text: str | None, name: str) -> list[float] | str | None:
+    """Numbers, or the word for what the task's own latent maps to."""
+    return text if text in (None, "true") else _numbers(text, name)

@@ -16,6 +16,7 @@ from recombine.errors import InputError
 from recombine.experiment.evaluate import read_episodes
 from recombine.experiment.rundir import CHECKPOINTS, WEIGHTS
 from recombine.experiment.trained import load_trained
+from recombine.measure.modules import AffineMap, fit_map, scaled_latent
 from recombine.measure.probe import fit_probe
 from recombine.measure.reference import RIDGE_STRENGTH
 from recombine.measure.ridge import Ridge, fit_ridge
@@ -33,6 +34,9 @@ from recombine.train.step import config_teacher
 PROBE_EPISODES = 2_000
 MOST_LOADED = 32
 MOST_RUNS = 2
+TRUE = "true"
+Latent = list[float] | str
+"""What replaces a latent: numbers, or `TRUE`, what the task's own latent maps to."""
 
 
 class Loaded(NamedTuple):
@@ -46,6 +50,8 @@ class Loaded(NamedTuple):
     """From the last residual stream to the teacher's latent."""
     latent_dim: int | None
     """Of a latent that can be changed."""
+    to_inferred: AffineMap | None
+    """From the teacher's scaled latent to the model's own, where that can be changed."""
     stamp: int
 
 
@@ -81,8 +87,8 @@ class Explorer:
             "latent_dim": one.latent_dim,
         }
 
-    def explore(self, paths: list[Path], task: Task, latents: list[list[float] | None]) -> dict[str, Any]:
-        """Each model's predictions, and what it computed on the way. `latents` replaces what a model inferred."""
+    def explore(self, paths: list[Path], task: Task, latents: list[Latent | None]) -> dict[str, Any]:
+        """Each model's predictions, and what it computed on the way. `latents` replaces what each inferred."""
         if not 1 <= len(paths) <= MOST_RUNS:
             raise InputError("run", len(paths), f"one or {MOST_RUNS} of them")
         runs = [self._load(path) for path in paths]
@@ -102,8 +108,10 @@ class Explorer:
         scene = make_scene(task, teacher)
         answers = []
         for i, (path, run) in enumerate(zip(paths, runs, strict=True)):
-            latent = latents[i] if i < len(latents) else None
-            answers.append({"kind": _kind(task, run, teacher), **_answer(run, scene, _checked_latent(run, latent))})
+            kind = _kind(task, run, teacher)
+            true = _list(_true_latent(run, task)) if run.to_inferred and kind != "control" else None
+            latent = _replacement(run, latents[i] if i < len(latents) else None, true)
+            answers.append({"kind": kind, "true": true, **_answer(run, scene, latent)})
             self._met(path, task.length)
         return {
             "latent": _list(task.latent),
@@ -133,10 +141,9 @@ class Explorer:
             config, model, step = load_trained(path)
             if given_latent(model):
                 raise InputError("run", path.name, "is given the latent: there is nothing to infer")
-            teacher = config_teacher(config)
-            self.loaded[path] = Loaded(
-                config, model, step, teacher, _fit(config, model, teacher), _latent_dim(config, model), stamp
-            )
+            teacher, latent_dim = config_teacher(config), _latent_dim(config, model)
+            probe, to_inferred = _fit(config, model, teacher, latent_dim)
+            self.loaded[path] = Loaded(config, model, step, teacher, probe, latent_dim, to_inferred, stamp)
             self._met(path)
         self.loaded.move_to_end(path)
         while len(self.loaded) > MOST_LOADED:
@@ -205,11 +212,24 @@ def _ridge_r2(scene: Scene) -> float | None:
     return _r2(ridge(scene.query_x)[:, 0], scene)
 
 
-def _fit(config: Config, model: Model, teacher: Teacher) -> Ridge | None:
+def _fit(
+    config: Config, model: Model, teacher: Teacher, latent_dim: int | None
+) -> tuple[Ridge | None, AffineMap | None]:
+    """On masks trained on: the probe, and the map to the model's latent."""
     task = config.task
     episodes = sample_masks(config.seed, Stream.probe, teacher, task.support.masks, task.episode_length, PROBE_EPISODES)
-    probe = fit_probe(read_episodes(config, model, episodes), episodes.latent)
-    return None if probe is None else probe.residual[-1]
+    reading = read_episodes(config, model, episodes)
+    probe = fit_probe(reading, episodes.latent)
+    to_inferred = None
+    if latent_dim is not None and reading.latent is not None:
+        to_inferred = fit_map(scaled_latent(teacher, episodes.latent), reading.latent)
+    return None if probe is None else probe.residual[-1], to_inferred
+
+
+def _true_latent(run: Loaded, task: Task) -> np.ndarray:
+    """What the model would infer if its inference were right: the image of the true latent."""
+    assert run.to_inferred is not None
+    return run.to_inferred(scaled_latent(run.teacher, task.latent[None])[0])
 
 
 def _check_own(path: Path) -> None:
@@ -235,14 +255,19 @@ def _latent_dim(config: Config, model: Model) -> int | None:
     return None if latent is None else latent.shape[0]
 
 
-def _checked_latent(run: Loaded, latent: list[float] | None) -> Array | None:
+def _replacement(run: Loaded, latent: Latent | None, true: list[float] | None) -> Array | None:
+    """For the latent that was inferred, if it is to be replaced."""
     if latent is None:
         return None
     size = run.latent_dim
     if size is None:
         raise InputError("latent", latent, f"{run.config.model.label} has none to change")
-    if len(latent) != size:
-        raise InputError("latent", latent, f"{size} numbers")
+    if latent == TRUE:
+        latent = true
+    if latent is None:
+        raise InputError("latent", TRUE, "numbers: the task is of another teacher's modules than the model's")
+    if isinstance(latent, str) or len(latent) != size:
+        raise InputError("latent", latent, f"{size} numbers, or {TRUE}")
     for value in latent:
         check_number("latent", value, least=-1e6, most=1e6)
     return jnp.asarray(latent, jnp.float32)

@@ -4,6 +4,7 @@
   const { byId, element, ask, say, plot, unplot, number, writeAddress, trouble, tone } = recombine;
   const SVG = "http://www.w3.org/2000/svg";
   const MOST_OPTIONS = 200;
+  const TRUE = "true"; // instead of a latent's numbers: what the task's own latent maps to
   const state = { runs: ["", ""], weights: [], length: null, draw: 0, teacher: 0, fresh: null, direction: 0, latents: [null, null] };
   let described = null; // of the two runs
   let key = "";
@@ -21,13 +22,13 @@
   const maskOf = (weights) => weights.map((weight) => (weight > 0 ? "1" : "0")).join("");
 
   // Which task it is, for the names of what is saved.
-  const about = () => [maskOf(state.weights), `n${state.length}`, `draw${state.draw}`, ...(state.fresh === null ? [] : [`fresh${state.fresh}`]), ...(answer.models.some((one) => one.used) ? ["latent-moved"] : [])].join("_");
+  const about = () => [maskOf(state.weights), `n${state.length}`, `draw${state.draw}`, ...(state.fresh === null ? [] : [`fresh${state.fresh}`]), ...(answer.models.some((one) => one.used) ? [state.latents.includes(TRUE) ? "latent-true" : "latent-moved"] : [])].join("_");
 
   function save() {
     writeAddress("explore", [
       ...state.runs.map((name, i) => [`run${i}`, name || null]), ["weights", state.weights.join(",") || null],
       ["length", state.length], ["draw", state.draw || null], ["teacher", state.teacher || null], ["fresh", state.fresh], ["direction", state.direction || null],
-      ...state.latents.map((latent, i) => [`latent${i}`, latent?.join(",") ?? null]),
+      ...state.latents.map((latent, i) => [`latent${i}`, latent?.toString() ?? null]),
     ]);
   }
 
@@ -139,7 +140,7 @@
     byId("weights").replaceChildren(...state.weights.flatMap((weight, i) => (weight > 0
       ? [slider(theta(i), `weight of module ${i + 1}`, weight, 0.02, 1, (value) => {
         state.weights[i] = value;
-        state.latents = [null, null]; // it was inferred from another task
+        forgetMoved();
         tellLatent();
         update();
       })] : [])));
@@ -154,9 +155,14 @@
     byId("weights").querySelectorAll("output").forEach((shown, i) => { shown.textContent = `z ${number(0.5 * (active[i] / sum + 1), 2)}`; });
   }
 
+  // What was moved was inferred from another task; the true one is there for every task.
+  function forgetMoved() {
+    state.latents = state.latents.map((latent) => (latent === TRUE ? TRUE : null));
+  }
+
   function setWeights(weights) {
     state.weights = weights;
-    state.latents = [null, null];
+    forgetMoved();
     byId("combination").value = maskOf(weights);
     if (byId("combination").selectedIndex < 0) byId("combination").value = "";
     drawGraph();
@@ -298,7 +304,7 @@
     const kinds = new Set(answer.models.map((one) => one.kind)); // two models may have trained on different supports
     byId("summary").replaceChildren(...(kinds.size === 1 ? [badge(answer.models[0].kind)] : []),
       ...answer.models.map((one, i) => element("span", {}, element("span", { class: `dot ${i ? "second" : "first"}`, "aria-hidden": "true" }),
-        `${labels()[i]} R² `, element("strong", { text: number(one.r2) }), ...(one.used ? [" ", element("span", { class: "badge open", text: "latent moved" })] : []), ...(kinds.size > 1 ? [" ", badge(one.kind)] : []))),
+        `${labels()[i]} R² `, element("strong", { text: number(one.r2) }), ...(one.used ? [" ", element("span", { class: "badge open", text: state.latents[i] === TRUE ? "true latent" : "latent moved" })] : []), ...(kinds.size > 1 ? [" ", badge(one.kind)] : []))),
       element("span", { class: "soft", text: `ridge on the context: R² ${number(answer.ridge)}` }));
   }
 
@@ -313,19 +319,26 @@
         ? [element("fieldset", { "data-model": i }, element("legend", { text: `Latent of ${labels()[i]}` }),
           element("p", { class: "key", text: "Move it, and the prediction moves: the rest of the model only executes it. Its entries are the model's own: ẑ₁ is not the weight of θ₁." }),
           ...one.map((value, j) => slider(`ẑ${subscript(j)}`, `inferred latent, entry ${j + 1}`, value, -1, 1, (moved) => {
-            state.latents[i] = [...(state.latents[i] ?? answer.models[i].inferred)];
+            state.latents[i] = Array.isArray(state.latents[i]) ? [...state.latents[i]] : [...(answer.models[i].used ?? answer.models[i].inferred)];
             state.latents[i][j] = Number(moved.toFixed(4));
             update();
           })),
-          element("button", { type: "button", text: "As inferred", onclick: () => { state.latents[i] = null; update(); } }))]
+          element("div", { class: "choices" }, ...[
+            ["As inferred", null, "What the model infers from the context"],
+            ["The true one", TRUE, "What the task's own latent maps to; the map is fitted on masks trained on"],
+          ].map(([text, latent, title]) => element("button", { type: "button", text, title, onclick: () => { state.latents[i] = latent; update(); } }))))]
         : [])));
     }
     able.forEach((one, i) => {
       if (!one) return;
-      const now = state.latents[i] ?? one;
+      const now = (state.latents[i] === TRUE ? answer.models[i].used : state.latents[i]) ?? one;
+      const [asInferred, theTrue] = document.querySelectorAll(`#sliders [data-model="${i}"] button`);
+      asInferred.setAttribute("aria-pressed", state.latents[i] === null);
+      theTrue.setAttribute("aria-pressed", state.latents[i] === TRUE);
+      theTrue.disabled = !answer.models[i].true; // there is none of a stranger's modules
       const reach = Math.max(2, ...one.map(Math.abs), ...now.map(Math.abs)) * 1.5;
       document.querySelectorAll(`#sliders [data-model="${i}"] input`).forEach((range, j) => {
-        if (range === document.activeElement && state.latents[i]) return; // somebody is moving it
+        if (range === document.activeElement && Array.isArray(state.latents[i])) return; // somebody is moving it
         Object.assign(range, { min: -reach, max: reach, step: reach / 50, value: now[j] });
         range.nextSibling.textContent = number(now[j], 2);
       });
@@ -352,7 +365,7 @@
         const found = await ask("/api/explore", [
           ...chosen().map((name) => ["run", name]), ["weights", state.weights.join(",")], ["length", state.length], ["draw", state.draw],
           ["direction", state.direction], ["teacher_of", state.teacher], ...(state.fresh === null ? [] : [["fresh", state.fresh]]),
-          ...state.latents.flatMap((one, i) => (one && state.runs[i] ? [[`latent${i}`, one.join(",")]] : [])),
+          ...state.latents.flatMap((one, i) => (one && state.runs[i] ? [[`latent${i}`, one.toString()]] : [])),
         ]);
         if (!described) return; // others are chosen, and asked once they are loaded
         if (again || described !== of) continue;
@@ -388,7 +401,7 @@
       state.teacher = integer(parameters.get("teacher")) === 1 ? 1 : 0;
       state.fresh = integer(parameters.get("fresh"));
       state.direction = integer(parameters.get("direction")) ?? 0;
-      state.latents = [numbers(parameters.get("latent0")), numbers(parameters.get("latent1"))];
+      state.latents = ["latent0", "latent1"].map((name) => (parameters.get(name) === TRUE ? TRUE : numbers(parameters.get(name))));
       key = ""; // the form is to show what was restored
       fillRuns();
     },
@@ -421,12 +434,12 @@
   byId("length").addEventListener("input", (event) => {
     state.length = described[0].lengths[Number(event.target.value)];
     tellLength();
-    state.latents = [null, null];
+    forgetMoved();
     update();
   });
   byId("redraw").addEventListener("click", () => {
     state.draw += 1;
-    state.latents = [null, null];
+    forgetMoved();
     update();
   });
   byId("direction").addEventListener("change", (event) => { state.direction = Number(event.target.value); update(); });
