@@ -87,7 +87,7 @@ def test_a_latent_that_is_moved_is_executed(explorer: Explorer, runs: list[Path]
 
 
 def test_the_true_latent(explorer: Explorer, runs: list[Path]) -> None:
-    """With it, the hypertransformer at the paper's settings executes what it does not infer: held out, or three at once."""
+    """With it, the hypertransformer at the paper's settings executes what it does not infer."""
     pair = [demo_directory() / f"paper/{kind}-connected+-seed0" for kind in ("transformer", "hypertransformer")]
     for weights in ((0.3, 0, 0, 0.7, 0, 0), (1, 1, 0, 1, 0, 0)):
         inferred = explorer.explore(pair, Task(weights, 31), [])["models"][1]
