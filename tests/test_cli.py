@@ -179,16 +179,17 @@ def test_the_table_and_the_drawing(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_train_resumes_and_prints_its_scores(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     changes = ["measure.episodes=32", "task.support=connected", "model.num_layers=1", "optimizer.num_steps=12"]
-    arguments = ["train", "--model", "hypertransformer", "--preset", "smoke", "--out", str(tmp_path / "run")]
+    out = tmp_path / ("a-long-name-" * 8)
+    arguments = ["train", "--model", "hypertransformer", "--preset", "smoke", "--out", str(out)]
     assert main([*arguments, "--stop-at", "6", "--set", *changes]) == 0
     captured = capsys.readouterr()
-    assert "step 6 of 12" in captured.out
+    assert f"{out}: step 6 of 12" in captured.out
     assert "the same command without --stop-at goes on" in captured.out
     assert main([*arguments, "--json", "--set", *changes]) == 0
     captured = capsys.readouterr()
     result = json.loads(captured.out)
     assert "going on from step 6" in captured.err
-    assert (result["step"], result["run"]) == (12, str(tmp_path / "run"))
+    assert (result["step"], result["run"]) == (12, str(out))
     assert result["config"]["task"]["support"]["name"] == "connected"
     assert set(result["scores"]) == {"in_dist", "ood", "control", "control_modules", "probe"}
     assert main([*arguments, "--set", *changes[1:]]) == 2

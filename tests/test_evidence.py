@@ -31,6 +31,18 @@ def test_the_docs_are_what_the_runs_say() -> None:
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
 
+def test_a_figure_of_other_numbers_is_another(script: Callable[[str], ModuleType]) -> None:
+    docs, alt = script("docs"), script("altair")
+
+    def digest(value: float) -> str:
+        return docs.digest(
+            alt.Chart(alt.Data(values=[{"a": value}])).mark_bar().encode(x="a:Q").add_params(alt.param())
+        )
+
+    assert digest(0.5) == digest(0.5 + 1e-9), "though Altair counts its parameters on"
+    assert digest(0.5) != digest(0.501)
+
+
 def last_rows(pattern: str) -> list[dict]:
     paths = sorted(EVIDENCE.glob(f"{pattern}/metrics.jsonl"))
     assert paths

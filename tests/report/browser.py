@@ -108,6 +108,15 @@ class Browser:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{condition} is still false; the console says {self.problems}")
 
+    def press(self, key: str, times: int = 1) -> None:
+        """A key of the keyboard, wherever the focus is."""
+        text = {"Enter": "\r", " ": " "}.get(key)
+        code = {"Tab": 9, "Enter": 13, " ": 32, "ArrowRight": 39}[key]
+        more = {"key": key, "code": "Space" if key == " " else key, "windowsVirtualKeyCode": code}
+        for _ in range(times):
+            self.call("Input.dispatchKeyEvent", type="keyDown", **more, **({"text": text} if text else {}))
+            self.call("Input.dispatchKeyEvent", type="keyUp", **more)
+
     def screenshot(self, path: Path, top: int = 0, height: int | None = None) -> None:
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
         clip = {"x": 0, "y": top, "width": size["width"], "height": height or size["height"] - top, "scale": 1}

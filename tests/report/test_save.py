@@ -7,7 +7,7 @@ from struct import pack, unpack
 
 import altair as alt
 
-from recombine.report.save import compressed, save_figure
+from recombine.report.save import compressed, read_label, save_figure, with_label
 
 
 def chunks(png: bytes) -> list[tuple[bytes, bytes]]:
@@ -50,3 +50,12 @@ def test_a_chart_is_saved_small(tmp_path: Path) -> None:
     assert (tmp_path / "a.svg").read_text().startswith("<svg")
     assert len(compressed(png)) == len(png), "it was compressed already"
     assert chunks(png)[-1] == (b"IEND", b"")
+
+
+def test_a_label_in_a_picture(tmp_path: Path) -> None:
+    save_figure(alt.Chart(alt.Data(values=[{"a": 1}])).mark_bar().encode(x="a:Q"), tmp_path / "a.png")
+    png = (tmp_path / "a.png").read_bytes()
+    labelled = with_label(png, "of these numbers")
+    assert (read_label(png), read_label(labelled)) == (None, "of these numbers")
+    assert compressed(labelled) == labelled, "still a picture, which can be read and written again"
+    assert png[33:] == labelled[-len(png) + 33 :], "all behind the header, of 33 bytes, as it was"

@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 
 from recombine.cli.serve import Serve
-from recombine.serve import allowance
+from recombine.serve import allowance, load
 from recombine.serve.allowance import BURST, FORGIVEN, PATIENCE, SHARE, Allowance, Gate
 from recombine.serve.app import Server
 
 
 class Machine:
-    """A clock, the processor time that was used, and how busy the cores are, all by hand."""
+    """A clock, the processor time that was used, and how busy others keep the cores, all by hand."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, busy: float):
         self.clock = self.used = self.slept = self.busy_ticks = 0.0
         self.busy, self.ticks = busy, 2 * os.sysconf("SC_CLK_TCK")  # of two cores
         monkeypatch.setattr("time.monotonic", lambda: self.clock)
-        monkeypatch.setattr(allowance, "_busy_and_all", lambda: (int(self.busy_ticks), int(self.ticks * self.clock)))
+        monkeypatch.setattr(load, "_others_and_all", lambda ours: (int(self.busy_ticks), int(self.ticks * self.clock)))
 
     def allowance(self, share: float = 0.015) -> Allowance:
         return Allowance(share, used=lambda: self.used)

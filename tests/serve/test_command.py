@@ -1,9 +1,11 @@
 """`recombine serve` on the command line: what it refuses, and how it leaves."""
 
+import os
 import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,28 @@ def test_a_port_that_is_taken() -> None:
     (line,) = done.stderr.splitlines()
     assert f"port = {port}" in line
     assert "--port 0 takes any that is free" in line
+
+
+def test_it_opens_a_browser(tmp_path: Path) -> None:
+    """One that stays in the foreground, as those in a terminal do: the server answers all the same."""
+    (tmp_path / "browser").write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/asked\nexec sleep 60\n')
+    (tmp_path / "browser").chmod(0o755)
+    command = [sys.executable, "-m", "recombine", "serve", "--demo", "--port", "0", "--open"]
+    own = os.environ | {"BROWSER": f"{tmp_path}/browser %s"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=own, start_new_session=True) as process:
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().strip()
+            port = int(address.rsplit(":", 1)[1])
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as asking:
+                asking.sendall(f"GET / HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\n\r\n".encode())
+                assert asking.recv(1 << 16).startswith(b"HTTP/1.1 200")
+            deadline = time.monotonic() + 30
+            while not (tmp_path / "asked").exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert (tmp_path / "asked").read_text().strip() == f"{address}/#explore"
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])

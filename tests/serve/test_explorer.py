@@ -4,6 +4,7 @@ import os
 import shutil
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,8 @@ from recombine.errors import InputError
 from recombine.experiment.trained import load_trained
 from recombine.serve.explorer import Explorer
 from recombine.serve.scene import Task, context_lengths, make_scene
+from recombine.stream import Stream
+from recombine.task.split import sample_masks
 from recombine.train.step import config_teacher
 
 WEIGHTS = (0.25, 0.0, 0.75, 0.0, 0.0, 0.0)
@@ -59,6 +62,28 @@ def test_predictions_are_the_models(explorer: Explorer, runs: list[Path]) -> Non
     ridge = SklearnRidge(alpha=1.0).fit(scene.context_x, scene.context_y)
     r2 = 1 - np.sum((truth - ridge.predict(scene.query_x)) ** 2) / np.sum((truth - mean) ** 2)
     np.testing.assert_allclose(answer["ridge"], r2, atol=1e-4)
+
+
+def test_the_latent_is_decoded_at_many_queries(explorer: Explorer, runs: list[Path]) -> None:
+    """By scikit-learn's ridge regression, on what the models compute for episodes of masks trained on."""
+    task = Task(WEIGHTS, 15, draw=3)
+    answer = explorer.explore(runs, task, [])
+    for path, one in zip(runs, answer["models"], strict=True):
+        config, model, _ = load_trained(path)
+        teacher, support = config_teacher(config), config.task.support
+        fit = sample_masks(config.seed, Stream.probe, teacher, support.masks, config.task.episode_length, 2_000)
+
+        def stream(context_x: jax.Array, context_y: jax.Array, x: jax.Array, model: Any = model) -> jax.Array:
+            return model(context_x, context_y, x).trace.residual[-1, -1]
+
+        streams = jax.jit(jax.vmap(stream))(fit.context_x, fit.context_y, fit.query_x)
+        probe = SklearnRidge(alpha=1.0).fit(np.asarray(streams, np.float64), np.asarray(fit.latent))
+        scene = make_scene(task, teacher)
+        at = jax.vmap(lambda x, s=scene, f=stream: f(s.context_x, s.context_y, x))(scene.query_x[:32])
+        decoded = probe.predict(np.asarray(at, np.float64))
+        np.testing.assert_allclose(one["decoded"], decoded.mean(axis=0), atol=2e-3)
+        np.testing.assert_allclose(one["deviation"], decoded.std(axis=0), atol=2e-3)
+    assert max(answer["models"][0]["deviation"]) > 0.01 > max(answer["models"][1]["deviation"]), "it knows no query"
 
 
 def test_the_demo(explorer: Explorer) -> None:

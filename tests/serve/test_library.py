@@ -178,6 +178,36 @@ def test_whatever_is_in_a_file_the_others_are_shown(finished: Path, tmp_path: Pa
         assert shown["link"]["measured"] is None, "a link is not followed"
 
 
+@pytest.mark.parametrize("file", ["model.safetensors", "checkpoints", "lock"])
+@pytest.mark.parametrize("target", ["x" * 300, "/no/such/place", "."])
+def test_links_to_anywhere(finished: Path, tmp_path: Path, file: str, target: str) -> None:
+    """Too long a name, one that is not there, or itself: the run is shown without it, and so are the others."""
+    for name in ("bad", "good"):
+        shutil.copytree(finished, tmp_path / name)
+        (tmp_path / name / "status.json").write_text(json.dumps({"state": "running", "step": 1}))
+    place = tmp_path / "bad" / file
+    shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
+    place.symlink_to(target)
+    library = Library(tmp_path)
+    library.refresh()
+    shown = {run["name"]: run for run in library.table()}
+    assert {name: run["model"] for name, run in shown.items()} == dict.fromkeys(("bad", "good"), shown["good"]["model"])
+    assert (shown["bad"]["playable"], shown["good"]["playable"]) == (file != "checkpoints", True)
+
+
+def test_what_nobody_has_foreseen_harms_one_run(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("bad", "good"):
+        shutil.copytree(finished, tmp_path / name)
+    real = run_files.last_row
+    monkeypatch.setattr(run_files, "last_row", lambda path: 1 / 0 if "bad" in path.parts else real(path))
+    library = Library(tmp_path)
+    library.refresh()
+    states = {run["name"]: (run["state"], run["error"]) for run in library.table()}
+    assert states == {"bad": ("unreadable", "ZeroDivisionError"), "good": ("done", None)}
+
+
 def test_a_run_that_the_disk_does_not_give(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in "ab":
         shutil.copytree(finished, tmp_path / name)
@@ -207,6 +237,10 @@ def test_difference(tmp_path: Path) -> None:
     library = Library(tmp_path)
     library.refresh()
     assert library.difference("a", "b") == {"model.causal": ["false", "true"], "seed": ["0", "1"]}
+    (tmp_path / "b" / "config.toml").write_text("seed = ")
+    library.refresh()
+    with pytest.raises(InputError, match=r"run = 'b': cannot be compared: config.toml"):
+        library.difference("a", "b")
 
 
 def test_sweeps(tmp_path: Path, finished: Path) -> None:

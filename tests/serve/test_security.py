@@ -20,7 +20,8 @@ SECRET = b"the secret of the house"
 # Every route there is, so that none can be forgotten. {name} of /static is filled in.
 ROUTES = [route.path for route in Server(Path(), None).routes()]
 PATHS = [path.replace("{name}", "main.js") for path in ROUTES]
-PARAMETERS = ("run", "one", "other", "study", "since", "weights", "length", "draw", "fresh", "direction", "teacher_of")
+PARAMETERS = ("run", "one", "other", "study", "since", "weights", "length", "draw", "fresh", "direction", "teacher_of",
+              "metric", "points", "latent0", "latent1")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +98,11 @@ def test_nothing_from_outside_in_the_news(server: Address, place: Path) -> None:
             assert SECRET not in said
 
 
+def test_the_news_have_no_end_but_their_headers_have(server: Address) -> None:
+    answer = server.get("/api/events?since=0", "HEAD", timeout=30)
+    assert (answer.status, answer.body) == (200, b"")
+
+
 def test_symlinks_are_not_followed(server: Address) -> None:
     runs = {run["name"]: run for run in server.get("/api/runs").json()["runs"]}
     assert "link" not in runs
@@ -120,8 +126,12 @@ def test_every_route_is_guarded(server: Address, path: str) -> None:
         assert (answer.status, answer.json()) == (403, {"error": "not for this host"}), host
     for origin in ("http://evil.example", "null", f"https://{own}", "http://localhost:1", f"http://{own}.evil.example"):
         assert server.get(path, Origin=origin).status == 403, origin
-    assert server.get(path, Sec_Fetch_Site="cross-site").status == 403
-    assert server.get(path, Sec_Fetch_Site="same-site").status == 403
+    for site in ("cross-site", "same-site"):
+        assert server.get(path, Sec_Fetch_Site=site).status == 403
+        for mode, kind in (("navigate", "iframe"), ("no-cors", "document"), ("cors", "empty"), ("no-cors", "script")):
+            assert server.get(path, Sec_Fetch_Site=site, Sec_Fetch_Mode=mode, Sec_Fetch_Dest=kind).status == 403
+        followed = server.get(path, Sec_Fetch_Site=site, Sec_Fetch_Mode="navigate", Sec_Fetch_Dest="document")
+        assert followed.status == (200 if path == "/" else 403), "a link opens the page, nothing else"
     for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "PROPFIND"):
         assert server.get(path, method).status == 405, method
     refused = server.get(path, Host="evil.example")

@@ -11,6 +11,7 @@ import pytest
 import tomli_w
 
 from recombine.cli.serve import demo_directory
+from recombine.experiment.sweep import SELECTION, SELECTION_FORMAT
 from tests.report.browser import CHROMIUM, Browser
 from tests.serve.server import Address, serving
 
@@ -35,6 +36,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows[-1] |= {EVIL: EVIL, "probe": {EVIL: [1]}}
     (evil / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (evil / "status.json").write_text(json.dumps({"state": EVIL, "step": 3, "error": EVIL}))
+    swept = place / f"swept {EVIL.replace('/', '_')}"
+    shutil.copytree(demo_directory() / "quick/transformer-connected+-seed0", swept / "one")
+    line = {"name": "one", "configuration": EVIL, "seed": 0, "point": {EVIL: EVIL}, "num_steps": 10_000}
+    (swept / "sweep.jsonl").write_text(json.dumps(line) + "\n")
+    found = {"format": SELECTION_FORMAT, "step": 10_000, "select": {"ood": {"r2": 0.5}}, "report": {}}
+    (swept / "one" / SELECTION).write_text(json.dumps(found))
     return place
 
 
@@ -76,7 +83,7 @@ def press(module: int) -> str:
 def test_runs(browser: Browser, server: Address) -> None:
     browser.open(f"{server.url}/#runs", ready="runs", patience=LOADING)
     rows = "[...document.querySelectorAll('#table tbody tr')].filter((row) => !row.hidden)"
-    assert browser.evaluate(f"{rows}.length") == 7
+    assert browser.evaluate(f"{rows}.length") == 8
     browser.evaluate(put("#filter", "disconnected hyper"))
     assert browser.evaluate(f"{rows}.length") == 1
     browser.evaluate(put("#filter", ""))
@@ -205,17 +212,137 @@ def test_explore(browser: Browser, server: Address, width: int, scheme: str) -> 
     assert summary() == after, "a link restores the view"
     for plot in ("scatter", "slice", "latent", "attention"):
         assert browser.evaluate(f"document.querySelectorAll('#{plot} svg path').length") > 3, plot
-    saved = """(() => {
+    for plot, (columns, rows) in SAVED.items():
+        svg, csv = saved(browser, plot)
+        assert svg.startswith("<svg"), plot
+        assert csv.splitlines()[0] == columns, plot
+        assert len(csv.splitlines()) == 1 + rows, plot
+    assert_clean(browser, server)
+
+
+# What a plot's data have: with three context examples, of two models with two layers of four heads each.
+SAVED = {
+    "scatter": ("query,truth,predicted,model,run", 2 * 160),
+    "slice": ("t,y,model", 3 * 61 + 3),
+    "latent": ("module,value,model,deviation,run", 3 * 6),
+    "attention": ("model,run,layer,head,token,weight", 2 * 2 * 4 * 4),
+}
+
+
+def saved(browser: Browser, plot: str) -> list[str]:
+    """What the buttons below a plot save: its picture, and its data."""
+    script = """(() => {
         const kept = [], make = URL.createObjectURL;
         URL.createObjectURL = (blob) => { kept.push(blob.text()); return make(blob); };
-        document.querySelectorAll('#scatter .saves button').forEach((button) => button.click());
-        return new Promise((done) => setTimeout(() => Promise.all(kept).then(done), 500));
+        document.querySelectorAll('#PLOT .saves button').forEach((button) => button.click());
+        return new Promise((done) => setTimeout(() => { URL.createObjectURL = make; done(Promise.all(kept)); }, 500));
     })()"""
-    svg, csv = sorted(browser.evaluate(saved))  # "<" comes before "t"
-    assert svg.startswith("<svg")
-    assert csv.splitlines()[0] == "query,truth,predicted,model,run"
-    assert len(csv.splitlines()) == 1 + 2 * 160
+    return sorted(browser.evaluate(script.replace("PLOT", plot)))  # "<" comes before letters
+
+
+def test_by_keyboard(browser: Browser, server: Address) -> None:
+    """From the top of the page with nothing but keys: a module, a weight, the number of examples; the focus stays."""
+    browser.open(f"{server.url}/#explore", ready="explore", patience=LOADING)
+    here = "document.activeElement"
+    summary = "document.getElementById('summary').textContent"
+
+    def go_to(what: str) -> None:
+        for _ in range(60):
+            browser.press("Tab")
+            if browser.evaluate(f"{here}.matches({json.dumps(what)})"):
+                return
+        raise AssertionError(f"{what} cannot be reached")
+
+    def changes(key: str) -> None:
+        before = browser.evaluate(summary)
+        browser.press(key)
+        browser.wait_for(f"{summary} !== {json.dumps(before)}", LOADING)
+
+    go_to("#graph [data-module='1']")
+    for key in ("Enter", " "):
+        changes(key)
+        assert browser.evaluate(f"{here}.dataset.module") == "1"
+    go_to("#weights input")
+    go_to("#length")
+    changes("ArrowRight")
+    assert browser.evaluate("document.getElementById('length').ariaValueText").endswith(" examples")
+    browser.wait_for("document.getElementById('announced').textContent.includes('R²')")
+    for plot in SAVED:
+        words = browser.evaluate(f"document.querySelector('#{plot} .chart').ariaLabel")
+        assert any(character.isdecimal() for character in words), f"{plot}, in numbers"
     assert_clean(browser, server)
+
+
+def test_hostile_words_in_every_place(browser: Browser, server: Address, place: Path) -> None:
+    """The difference between two runs, a sweep, a line's name, the data that are saved."""
+    (evil,) = [path.name for path in place.iterdir() if path.name.startswith("evil")]
+    link = urlencode([("run", evil), ("run", "demo/transformer-connected+-seed0"), ("each", "1")])
+    browser.open(f"{server.url}/#runs&{link}", ready="runs", patience=LOADING)
+    browser.wait_for("document.querySelector('#difference table')?.textContent.includes('support')")
+    assert EVIL in browser.evaluate("document.getElementById('difference').textContent")
+    assert EVIL in browser.evaluate("document.getElementById('sweeps').textContent")
+    browser.wait_for("document.querySelector('#curves svg') !== null")
+    assert EVIL.replace("/", "_") in browser.evaluate("document.querySelector('#curves .chart').ariaLabel")
+    svg, csv = saved(browser, "curves")
+    assert "<script" not in svg
+    assert EVIL.replace("/", "_").replace('"', '""') in csv
+    assert_clean(browser, server)
+
+
+def test_lines_that_look_alike_and_lines_out_of_sight(browser: Browser, tmp_path: Path) -> None:
+    """Learning rates of one model and support, one of which fell: told apart, and told of. No name is a formula."""
+    for i, name in enumerate(("=1+1", "rate", "fell")):
+        path = tmp_path / name
+        shutil.copytree(demo_directory() / "quick/transformer-connected+-seed0", path)
+        config = tomllib.loads((path / "config.toml").read_text())
+        config["optimizer"]["learning_rate"] = 0.001 * (i + 1)
+        (path / "config.toml").write_text(tomli_w.dumps(config))
+    rows = [json.loads(line) for line in (tmp_path / "fell" / "metrics.jsonl").read_text().splitlines()]
+    for row in rows[-2:]:
+        row["ood"]["r2"] = -5.0
+    (tmp_path / "fell" / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with serving(tmp_path) as server:
+        browser.open(f"{server.url}/#runs", ready="runs", patience=LOADING)
+        browser.wait_for("document.querySelector('#curves svg') !== null")
+        legend = "[...document.querySelectorAll('#curves .role-legend-label text')].map((one) => one.textContent)"
+        assert {"=1+1", "rate", "fell"} <= set(browser.evaluate(legend))
+        shapes = (
+            "[...document.querySelectorAll('#curves .role-legend-symbol path')].map((one) => one.getAttribute('d'))"
+        )
+        assert len(set(browser.evaluate(shapes))) >= 3
+        assert (
+            browser.evaluate("document.getElementById('below').textContent") == "Below the plot at the end: fell −5.000"
+        )
+        _, csv = saved(browser, "curves")
+        assert "'=1+1," in csv
+        assert_clean(browser, server)
+
+
+def test_explore_before_there_is_anything(browser: Browser, tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        browser.open(f"{server.url}/#explore", ready="explore", patience=LOADING)
+        assert "No trained model here" in browser.evaluate("document.getElementById('summary').textContent")
+        browser.wait_for("document.getElementById('live').textContent === 'live'")
+        shutil.copytree(demo_directory() / "quick/hypertransformer-connected+-seed0", tmp_path / "first")
+        browser.wait_for("document.getElementById('summary').textContent.includes('R²')", LOADING)
+        assert browser.evaluate("document.getElementById('run0').value") == "first"
+        assert_clean(browser, server)
+
+
+def test_a_link_on_another_page(browser: Browser, server: Address) -> None:
+    """In a mail, say: it opens the view that it names."""
+    page = f'data:text/html,<html data-ready="yes"><a href="{server.url}/%23runs%26q=discon">a link</a>'
+    browser.open(page)
+    browser.evaluate("document.querySelector('a').click()")
+    browser.wait_for("document.documentElement?.dataset.ready === 'runs'", LOADING)
+    assert browser.evaluate("document.getElementById('filter').value") == "discon"
+
+
+def test_runs_on_a_phone(browser: Browser, server: Address) -> None:
+    for width in (320, 390):
+        browser.open(f"{server.url}/#runs", width=width, ready="runs", patience=LOADING)
+        browser.wait_for("document.querySelector('#curves svg') !== null")
+        assert browser.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_masks_of_any_number_of_modules(browser: Browser, server: Address, place: Path) -> None:

@@ -57,7 +57,7 @@ def test_many_studies(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         shutil.copytree(run, tmp_path / study / "one")
     library = Library(tmp_path)
     library.refresh()
-    monkeypatch.setattr(module.Allowance, "is_busy", lambda self: busy)
+    monkeypatch.setattr(module.Load, "is_busy", lambda self: busy)
     monkeypatch.setattr(module, "_timed", lambda runs, root: ({"verdicts": [runs[0].name]}, 0.5))
 
     async def scenario() -> None:

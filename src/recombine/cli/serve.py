@@ -3,6 +3,7 @@
 import logging
 import os
 import socket
+import threading
 import webbrowser
 from contextlib import suppress
 from dataclasses import dataclass
@@ -77,8 +78,9 @@ class Serve:
                 limit_concurrency=500,
                 timeout_graceful_shutdown=1,
             )
-            if self.open:
-                webbrowser.open(f"{address}/#explore" if self.demo else address)
+            if self.open:  # beside the server: a browser in a terminal ends when it is left
+                page = f"{address}/#explore" if self.demo else address
+                threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()
             with suppress(KeyboardInterrupt):  # uvicorn has left in order, and hands it on
                 _server(config).run(sockets=[listening])
 

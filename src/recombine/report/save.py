@@ -11,6 +11,9 @@ import vl_convert
 
 from recombine.files import replacing
 
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
+LABEL = b"Source\0"
+
 
 def save_figure(chart: alt.TopLevelMixin, *paths: Path) -> None:
     """PNG (at twice the size, for dense screens) or SVG, by each name's ending; drawn once for all of them."""
@@ -27,17 +30,35 @@ def save_figure(chart: alt.TopLevelMixin, *paths: Path) -> None:
 
 def compressed(png: bytes) -> bytes:
     """The same picture in less than half the bytes: the renderer compresses for speed."""
-    chunks, pixels, at = [], b"", 8
+    chunks = _chunks(png)
+    pixels = b"".join(data for name, data in chunks if name == b"IDAT")
+    kept = [chunk for chunk in chunks if chunk[0] != b"IDAT"]
+    return _joined([*kept[:-1], (b"IDAT", zlib.compress(zlib.decompress(pixels), 9)), kept[-1]])  # before the end
+
+
+def with_label(png: bytes, label: str) -> bytes:
+    """The same picture, and in its file a label of what it was drawn from."""
+    first, *rest = _chunks(png)
+    return _joined([first, (b"tEXt", LABEL + label.encode("ascii")), *rest])
+
+
+def read_label(png: bytes) -> str | None:
+    texts = (data for name, data in _chunks(png) if name == b"tEXt")
+    return next((text[len(LABEL) :].decode("ascii") for text in texts if text.startswith(LABEL)), None)
+
+
+def _chunks(png: bytes) -> list[tuple[bytes, bytes]]:
+    """The parts of a PNG file: their names and what is in them."""
+    found, at = [], len(SIGNATURE)
     while at < len(png):
         (size,) = unpack(">I", png[at : at + 4])
-        name, data = png[at + 4 : at + 8], png[at + 8 : at + 8 + size]
-        if name == b"IDAT":
-            pixels += data
-        else:
-            chunks.append((name, data))
+        found.append((png[at + 4 : at + 8], png[at + 8 : at + 8 + size]))
         at += size + 12
-    chunks.insert(-1, (b"IDAT", zlib.compress(zlib.decompress(pixels), 9)))  # before the end
-    return png[:8] + b"".join(
+    return found
+
+
+def _joined(chunks: list[tuple[bytes, bytes]]) -> bytes:
+    return SIGNATURE + b"".join(
         pack(">I", len(data)) + name + data + pack(">I", zlib.crc32(name + data)) for name, data in chunks
     )
 

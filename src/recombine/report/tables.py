@@ -47,7 +47,7 @@ def print_scores(
 ) -> None:
     """R² of models and references, a row each, a column per split; the models' values are rows of metrics."""
     console = console or Console()
-    console.print(Text(title))
+    console.print(Text(title), soft_wrap=True)  # it may name a path, which is not to be broken
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     splits = [split for split in EVAL_SPLITS if any(split in row for row in models.values())]
     decoded = any(row.get("probe") for row in models.values())

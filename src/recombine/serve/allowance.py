@@ -1,16 +1,15 @@
 """How much of a busy machine the server may take: bursts, and after them next to nothing."""
 
 import asyncio
-import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
+
+from recombine.serve.load import Load
 
 SHARE = 0.015  # of one core, in the long run: for the explorer, and half as much for the rest
 BURST = 6.0  # seconds of a core that are saved up while nobody asks: a hundred answers of two models
 FORGIVEN = 60.0  # seconds of a core, in all, for what is only done once: loading and compiling some models
-BUSY = 0.9  # of all cores together
 SHORTEST = 0.01
 LONGEST = 10.0  # seconds, until it looks again whether the machine is busy
 PATIENCE = 120.0  # seconds that nobody waits longer than, after however long an answer
@@ -26,14 +25,15 @@ class Allowance:
         burst: float = BURST,
         patience: float = PATIENCE,
         used: Callable[[], float] = time.process_time,
+        load: Load | None = None,
     ) -> None:
         self.share, self.left, self.burst, self.most_owed, self.used = share, burst, burst, patience * share, used
         self.forgiven = 0.0
         self.clock, self.counted = time.monotonic(), used()
-        self.before, self.busy = _busy_and_all(), False
+        self.load = load or Load()
 
     def owed(self) -> float:
-        clock, used, busy = time.monotonic(), self.used(), self.is_busy()
+        clock, used, busy = time.monotonic(), self.used(), self.load.is_busy()
         self.left = min(self.burst, self.left + self.share * (clock - self.clock))
         if busy:  # what is used while nobody needs it costs nothing
             self.left = max(self.left - (used - self.counted), -self.most_owed)
@@ -45,13 +45,6 @@ class Allowance:
         seconds = min(seconds, FORGIVEN - self.forgiven)
         self.forgiven += seconds
         self.counted += seconds
-
-    def is_busy(self) -> bool:
-        """Since the last time it was asked; or, where that is too short a while to tell, as it was then."""
-        (busy, total), (was_busy, was_total) = _busy_and_all(), self.before
-        if total - was_total >= 0.2 * os.sysconf("SC_CLK_TCK"):
-            self.before, self.busy = (busy, total), busy - was_busy > BUSY * (total - was_total)
-        return self.busy
 
 
 class Gate:
@@ -81,13 +74,3 @@ async def _gone(receive: Any) -> None:
 
 async def _rest(gone: asyncio.Task[None], seconds: float) -> None:
     await asyncio.wait([gone], timeout=seconds)
-
-
-def _busy_and_all() -> tuple[int, int]:
-    """Ticks of all cores since the machine started: busy ones, and all. Unknown systems are never busy."""
-    try:
-        line = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0]
-    except OSError:
-        return 0, 0
-    ticks = [int(word) for word in line.split()[1:9]]
-    return sum(ticks) - ticks[3] - ticks[4], sum(ticks)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -26,6 +27,7 @@ from recombine.serve.curve import MEASURED, MOST_POINTS
 from recombine.serve.guard import Guard
 from recombine.serve.library import Library
 from recombine.serve.live import Watch, cancelled
+from recombine.serve.load import Load
 from recombine.serve.process import Busy, ExplorerProcess, Refused
 from recombine.serve.run_files import Seen
 from recombine.serve.verdicts import Verdicts
@@ -80,9 +82,10 @@ class Server:
         self.explorer = ExplorerProcess(share)
         self.own = own
         self.files = {path.name: path.read_bytes() for path in (*STATIC.iterdir(), TONE) if path.suffix in TYPES}
-        self.verdicts = Verdicts(self.library, share)
+        load = Load(lambda: (os.getpid(), self.explorer.pid))
+        self.verdicts = Verdicts(self.library, share, load)
         self.reading = 0.0
-        self.allowance = Allowance(share / 2, BURST / 3, PATIENCE / 4, self._for_requests)
+        self.allowance = Allowance(share / 2, BURST / 3, PATIENCE / 4, self._for_requests, load)
 
     def _for_requests(self) -> float:
         """Seconds of a core: of the loop, which asks, and of the threads that read curves. The watch has a
@@ -152,6 +155,8 @@ class Server:
 
     async def events(self, request: Request) -> Response:
         since = _integer(request.headers.get("last-event-id") or request.query_params.get("since", "0"), "since")
+        if request.method == "HEAD":  # there is no end to wait for
+            return Response(media_type="text/event-stream")
         return StreamingResponse(self.watch.follow(since), media_type="text/event-stream")
 
     async def curves(self, request: Request) -> Response:
@@ -198,9 +203,10 @@ class Server:
         return Json(await self._ask(request, "explore", task=task, latents=latents))
 
     async def _ask(self, request: Request, what: str, **more: Any) -> Any:
-        runs = [self.library.find(name) for name in request.query_params.getlist("run")[:2]]
-        if not runs:
-            raise InputError("run", "", "name one or two runs")
+        names = request.query_params.getlist("run")
+        if not 1 <= len(names) <= 2:
+            raise InputError("run", names, "name one or two runs")
+        runs = [self.library.find(name) for name in names]
         own = [kind for run in runs if (kind := self._importable(run))]
         return await self.explorer.ask({"ask": what, "paths": [str(run.path) for run in runs], "own": own, **more})
 

@@ -23,7 +23,7 @@ from recombine.measure.ridge import Ridge, fit_ridge
 from recombine.model.batch import given_latent, predict_batch
 from recombine.model.build import Model
 from recombine.model.output import Trace
-from recombine.serve.scene import NUM_QUERIES, Scene, Task, context_lengths, fresh_teacher, make_scene
+from recombine.serve.scene import NUM_QUERIES, NUM_READ, Scene, Task, context_lengths, fresh_teacher, make_scene
 from recombine.stream import Stream
 from recombine.task.mask import format_mask
 from recombine.task.split import sample_masks
@@ -159,8 +159,10 @@ class Explorer:
 
 
 @eqx.filter_jit
-def _run(model: Model, compute: Any, scene: Scene, latent: Array | None, moved: Array) -> tuple[Array, Array, Trace]:
-    """Predictions for the queries and the line, and the trace of the first query.
+def _run(
+    model: Model, compute: Any, scene: Scene, latent: Array | None, moved: Array
+) -> tuple[Array, Array, Array | None, Trace]:
+    """Predictions for the queries and the line, what the read-out sees at some queries, and the trace of the first.
 
     One program whether the latent was `moved` or not: who moves it first need not wait for a second one.
     """
@@ -174,12 +176,19 @@ def _run(model: Model, compute: Any, scene: Scene, latent: Array | None, moved: 
         shared = (scene.context_x, scene.context_y)
         context_x, context_y = (jnp.broadcast_to(array, (len(x), *array.shape)) for array in shared)
         y = predict_batch(model, context_x, context_y, x, compute)
-    return y[:NUM_QUERIES], y[NUM_QUERIES:], trace
+    streams = jax.vmap(lambda x: _last(model(scene.context_x, scene.context_y, x).trace))(scene.query_x[:NUM_READ])
+    return y[:NUM_QUERIES], y[NUM_QUERIES:], streams, trace
+
+
+def _last(trace: Trace) -> Array | None:
+    """The last residual stream of the token that is read out."""
+    return None if trace.residual is None else trace.residual[-1, -1]
 
 
 def _answer(run: Loaded, scene: Scene, latent: Array | None) -> dict[str, Any]:
     given = jnp.zeros(run.latent_dim) if latent is None and run.latent_dim else latent
-    query_y, slice_y, trace = _run(run.model, run.config.compute, scene, given, jnp.asarray(latent is not None))
+    moved = jnp.asarray(latent is not None)
+    query_y, slice_y, streams, trace = _run(run.model, run.config.compute, scene, given, moved)
     found: dict[str, Any] = {
         "model": run.config.model.label,
         "y": _list(query_y),
@@ -188,11 +197,12 @@ def _answer(run: Loaded, scene: Scene, latent: Array | None) -> dict[str, Any]:
         "inferred": None if trace.latent is None else _list(trace.latent),
         "used": None if latent is None else _list(latent),
         "decoded": None,
+        "deviation": None,
         "attention": None,
     }
-    if run.probe is not None and trace.residual is not None:
-        residual = np.asarray(trace.residual[-1, -1], np.float64)
-        found["decoded"] = _list(residual @ np.asarray(run.probe.weights) + np.asarray(run.probe.intercept))
+    if run.probe is not None and streams is not None:
+        decoded = np.asarray(streams, np.float64) @ np.asarray(run.probe.weights) + np.asarray(run.probe.intercept)
+        found |= {"decoded": _list(decoded.mean(axis=0)), "deviation": _list(decoded.std(axis=0))}
     if trace.attention is not None:
         found["attention"] = np.asarray(trace.attention[:, :, -1], np.float64).round(4).tolist()
     return found

@@ -49,7 +49,7 @@ class Guard:
                     headers[name] = value
             await send(message)
 
-        refused = refusal(scope["method"], Headers(scope=scope), scope.get("query_string", b""))
+        refused = refusal(scope["method"], scope["path"], Headers(scope=scope), scope.get("query_string", b""))
         if refused is None:
             await self.app(scope, receive, send_guarded)
             return
@@ -58,7 +58,7 @@ class Guard:
         await JSONResponse({"error": refused[1]}, refused[0])(scope, receive, send_guarded)
 
 
-def refusal(method: str, headers: Headers, query: bytes) -> tuple[int, str] | None:
+def refusal(method: str, path: str, headers: Headers, query: bytes) -> tuple[int, str] | None:
     """The status and the reason, where a request is not from a page of ours."""
     if method not in ("GET", "HEAD"):
         return 405, "read-only"
@@ -67,11 +67,18 @@ def refusal(method: str, headers: Headers, query: bytes) -> tuple[int, str] | No
         return 403, "not for this host"
     if any(origin != f"http://{hosts[0]}" for origin in headers.getlist("origin")):
         return 403, "not from this origin"
-    if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+    if headers.get("sec-fetch-site", "none") not in ("same-origin", "none") and not is_followed_link(path, headers):
         return 403, "not from this site"
     if len(query) > LONGEST:
         return 414, "too long"
     return None
+
+
+def is_followed_link(path: str, headers: Headers) -> bool:
+    """From a mail, a chat, another page: somebody opens the page itself, which is the same for all and cannot be
+    framed. What it then asks for, it asks itself."""
+    how = (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest"))
+    return path == "/" and how == ("navigate", "document")
 
 
 def is_local(host: str) -> bool:

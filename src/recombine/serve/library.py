@@ -86,7 +86,11 @@ class Library:
 
     def difference(self, one: str, other: str) -> dict[str, list[Any]]:
         """The fields in which two configurations differ."""
-        found = differences(self.find(one).config, self.find(other).config)
+        two = [self.find(one), self.find(other)]
+        for seen in two:
+            if not seen.config:
+                raise InputError("run", seen.name, f"cannot be compared: {seen.shown['error']}")
+        found = differences(two[0].config, two[1].config)
         return {name: [_text(value) for value in pair] for name, pair in found.items()}
 
     def sweeps(self) -> list[dict[str, Any]]:

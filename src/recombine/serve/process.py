@@ -29,6 +29,10 @@ class ExplorerProcess:
         self.turn = asyncio.Lock()
         self.waiting = 0
 
+    @property
+    def pid(self) -> int | None:
+        return None if self.process is None else self.process.pid
+
     async def ask(self, question: dict[str, Any]) -> Any:
         if self.waiting >= MOST_WAITING:
             raise Busy

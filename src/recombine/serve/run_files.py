@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import socket
+import stat
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -68,6 +69,18 @@ def _file_stamp(path: str) -> FileStamp:
 
 def look(path: Path, name: str, stamp: Stamp, before: Seen | None = None) -> Seen:
     """A run as its files tell it now. What stands in a configuration is taken from `before` where that is the same."""
+    try:
+        return _look(path, name, stamp, before)
+    except Exception as error:  # whatever it is, the other runs are to be shown all the same
+        return Seen(path, name, stamp, {}, _unreadable(name, type(error).__name__))
+
+
+def _unreadable(name: str, why: str) -> dict[str, Any]:
+    study = Path(name).parent.as_posix()
+    return {"name": name, "state": "unreadable", "step": 0, "study": study, "error": why[:LONGEST]}
+
+
+def _look(path: Path, name: str, stamp: Stamp, before: Seen | None) -> Seen:
     if before is None or before.stamp[0] != stamp[0]:
         before = _look_at_config(path, name, stamp)
     if not before.config:
@@ -95,14 +108,15 @@ def look(path: Path, name: str, stamp: Stamp, before: Seen | None = None) -> See
 
 
 def _look_at_config(path: Path, name: str, stamp: Stamp) -> Seen:
-    shown: dict[str, Any] = {"name": name, "state": "unreadable", "step": 0, "study": Path(name).parent.as_posix()}
     try:
         config = run_config(path)
-    except Exception as error:  # anything can stand in a file, and the other runs are to be shown all the same
+    except Exception as error:  # anything can stand in a file
         why = error.expected if isinstance(error, InputError) else type(error).__name__
-        return Seen(path, name, stamp, {}, shown | {"error": f"{CONFIG}: {why}"[:LONGEST]})
+        return Seen(path, name, stamp, {}, _unreadable(name, f"{CONFIG}: {why}"))
     task, tables = config.task, config_as_dict(config)
-    shown |= {
+    shown = {
+        "name": name,
+        "study": Path(name).parent.as_posix(),
         "model": config.model.label,
         "support": task.support.name,
         "seed": config.seed,
@@ -115,8 +129,9 @@ def _look_at_config(path: Path, name: str, stamp: Stamp) -> Seen:
 
 def _has_parameters(path: Path) -> bool:
     """Whether a model can be made of it: it has a checkpoint, or was exported with its parameters."""
-    if (path / WEIGHTS).exists():
-        return True
+    with suppress(OSError):
+        if stat.S_ISREG(os.lstat(path / WEIGHTS).st_mode):
+            return True
     with suppress(OSError), os.scandir(path / CHECKPOINTS) as entries:
         return any(entry.name.startswith("step-") for entry in entries)
     return False

@@ -22,6 +22,7 @@ from recombine.task.mask import Mask
 from recombine.task.teacher import Teacher, init_teacher
 
 NUM_QUERIES = 160  # inputs on which a task's R² is measured
+NUM_READ = 32  # of them, on which the latent is decoded: a transformer's residual stream is another for each
 NUM_SLICE = 61  # points along a line through input space
 REACH = sqrt(3)  # inputs are uniform on [−√3, √3] in every entry
 

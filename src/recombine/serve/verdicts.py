@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from recombine.errors import InputError
 from recombine.serve.allowance import BURST, SHARE, Allowance
 from recombine.serve.library import Library
+from recombine.serve.load import Load
 from recombine.serve.run_files import Seen
 
 if TYPE_CHECKING:
@@ -29,11 +30,11 @@ class Judged(NamedTuple):
 class Verdicts:
     """`await verdicts.of(study)`: from memory, unless there is something new and it is time for it."""
 
-    def __init__(self, library: Library, share: float = SHARE):
+    def __init__(self, library: Library, share: float = SHARE, load: Load | None = None):
         self.library = library
         self.kept: dict[str, Judged] = {}
         self.spent = 0.0
-        self.allowance = Allowance(share / 3, BURST / 3, used=lambda: self.spent)  # of all studies together
+        self.allowance = Allowance(share / 3, BURST / 3, used=lambda: self.spent, load=load)  # of all studies together
         self.turn = asyncio.Lock()
 
     async def of(self, study: str) -> dict[str, Any]:

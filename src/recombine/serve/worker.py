@@ -17,6 +17,7 @@ from recombine.errors import InputError
 from recombine.experiment.machine import prepare
 from recombine.experiment.worker import stay_nice
 from recombine.serve.allowance import Allowance
+from recombine.serve.load import Load
 
 SECONDS_OF_QUIET = 2.0  # after which nobody seems to be moving anything
 
@@ -30,14 +31,15 @@ def main() -> int:
 
     questions: queue.Queue[str | None] = queue.Queue()
     threading.Thread(target=_receive, args=(questions,), daemon=True).start()
-    explorer, recent, allowance = Explorer(), [], Allowance(float(sys.argv[1]))
+    load = Load(lambda: (os.getpid(), os.getppid()))  # with the server's
+    explorer, recent, allowance = Explorer(), [], Allowance(float(sys.argv[1]), load=load)
     while True:
         while owed := allowance.owed():
             time.sleep(owed)
         try:
             line = questions.get(timeout=SECONDS_OF_QUIET if recent else None)
         except queue.Empty:
-            if not allowance.is_busy() and not _warm(explorer, recent):
+            if not load.is_busy() and not _warm(explorer, recent):
                 recent = []
             continue
         if line is None:

@@ -26,12 +26,17 @@ const recombine = (() => {
     byId("trouble").hidden = !text;
   }
 
-  async function ask(path, parameters = [], signal) {
+  // A server that is busy is asked again, a few times; and whatever answers, it is told in words.
+  const PAUSES = [500, 1500, 4000];
+  async function ask(path, parameters = []) {
     const query = new URLSearchParams(parameters).toString();
-    const response = await fetch(query ? `${path}?${query}` : path, { signal }).catch(() => { throw new Error("The server does not answer."); });
-    const answer = await response.json();
-    if (!response.ok) throw new Error(answer.error ?? response.statusText);
-    return answer;
+    for (let tries = 0; ; tries += 1) {
+      const response = await fetch(query ? `${path}?${query}` : path).catch(() => { throw new Error("The server does not answer."); });
+      const answer = await response.json().catch(() => ({}));
+      if (response.ok) return answer;
+      if (response.status !== 503 || tries === PAUSES.length) throw new Error(answer.error ?? `The server answers ${response.status}.`);
+      await new Promise((done) => { setTimeout(done, PAUSES[tries]); });
+    }
   }
 
   // The view and its state, as the part of the address behind #: a link restores it.
@@ -67,7 +72,8 @@ const recombine = (() => {
   function csv(rows) {
     const names = [...new Set(rows.flatMap((row) => Object.keys(row)))];
     const cell = (value) => {
-      const text = value === null || value === undefined ? "" : String(value);
+      const plain = value === null || value === undefined ? "" : String(value);
+      const text = typeof value === "string" && /^[=+\-@\t\r]/.test(plain) ? `'${plain}` : plain; // a name is no formula
       return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
     };
     return [names, ...rows.map((row) => names.map((name) => row[name]))].map((line) => line.map(cell).join(",")).join("\n") + "\n";
@@ -80,8 +86,9 @@ const recombine = (() => {
   drawing.catch(() => {}); // whoever draws is told
   const drawn = new Map();
 
-  // A plot: drawn anew when its specification or the tone changes, otherwise only its data are. What is saved is `rows`.
-  async function plot(id, spec, data, rows, about = "") {
+  // A plot: drawn anew when its specification or the tone changes, otherwise only its data are. What is saved is `rows`,
+  // under a name that says what it is `about`; who does not see it is told `words`.
+  async function plot(id, spec, data, { rows, about = "", words }) {
     const place = byId(id);
     const key = JSON.stringify([spec, tone()]);
     let known = drawn.get(id);
@@ -92,8 +99,7 @@ const recombine = (() => {
       await drawing;
       if (drawn.get(id) !== known) return;
       const chart = placeFor(id);
-      const description = place.closest("figure").querySelector("h2").textContent;
-      const { view } = await vegaEmbed(chart, { ...spec, description, datasets: data }, {
+      const { view } = await vegaEmbed(chart, { ...spec, description: place.closest("figure").querySelector("h2").textContent, datasets: data }, {
         mode: "vega-lite",
         renderer: "svg",
         ast: true, // expressions are interpreted: the page's policy forbids eval
@@ -109,7 +115,9 @@ const recombine = (() => {
       await known.view.runAsync();
     }
     Object.assign(known, { rows, about });
-    place.setAttribute("role", "group");
+    const chart = place.querySelector(".chart");
+    chart.setAttribute("role", "img");
+    chart.setAttribute("aria-label", `${place.closest("figure").querySelector("h2").textContent}. ${words}`);
     place.dataset.drawn = String(Number(place.dataset.drawn ?? 0) + 1);
   }
 
@@ -142,7 +150,10 @@ const recombine = (() => {
     byId(id).replaceChildren(element("p", { class: "soft", text }));
   }
 
+  const subscript = (i) => [...String(i + 1)].map((digit) => String.fromCodePoint(0x2080 + Number(digit))).join("");
+  const theta = (i) => `θ${subscript(i)}`;
+  const modulesOf = (mask) => [...mask].flatMap((bit, i) => (bit === "1" ? [i] : []));
   const number = (value, digits = 3) => (typeof value === "number" ? value.toFixed(digits).replace("-", "−") : "–");
 
-  return { byId, element, say, trouble, ask, readAddress, writeAddress, shared, tone, colorOf, plot, unplot, number };
+  return { byId, element, say, trouble, ask, readAddress, writeAddress, shared, tone, colorOf, plot, unplot, number, subscript, theta, modulesOf };
 })();

@@ -1,8 +1,7 @@
 "use strict";
 // Compose a task, and see what trained models make of it.
 (() => {
-  const { byId, element, ask, say, plot, unplot, number, writeAddress, trouble, tone } = recombine;
-  const SVG = "http://www.w3.org/2000/svg";
+  const { byId, element, ask, say, number, theta, subscript, modulesOf, writeAddress, trouble } = recombine;
   const MOST_OPTIONS = 200;
   const TRUE = "true"; // instead of a latent's numbers: what the task's own latent maps to
   const state = { runs: ["", ""], weights: [], length: null, draw: 0, teacher: 0, fresh: null, direction: 0, latents: [null, null] };
@@ -13,12 +12,7 @@
 
   const naming = new Intl.Collator("en", { numeric: true });
   const chosen = () => state.runs.filter(Boolean);
-  const styles = () => getComputedStyle(document.documentElement);
-  const colors = () => [styles().getPropertyValue("--first").trim(), styles().getPropertyValue("--second").trim()];
   const labels = () => answer.models.map((one, i) => (answer.models.length === 2 && answer.models[0].model === answer.models[1].model ? `${one.model} (${i + 1})` : one.model));
-  const subscript = (i) => [...String(i + 1)].map((digit) => String.fromCodePoint(0x2080 + Number(digit))).join("");
-  const theta = (i) => `θ${subscript(i)}`;
-  const modulesOf = (mask) => [...mask].flatMap((bit, i) => (bit === "1" ? [i] : []));
   const maskOf = (weights) => weights.map((weight) => (weight > 0 ? "1" : "0")).join("");
 
   // Which task it is, for the names of what is saved.
@@ -72,67 +66,20 @@
     return masks.trained.includes(mask) ? "trained" : masks.held_out.includes(mask) ? "held" : "other";
   };
 
-  // The modules on a circle. A line joins two that some mask combines; a ring is dashed where a module alone is held out.
-  // The combination that is chosen is drawn over it: a line, or the shape that joins its modules.
-  function drawGraph() {
-    const { modules: count, masks } = teaching();
-    const radius = Math.min(20, 90 * Math.sin(Math.PI / Math.max(3, count)));
-    const at = (i) => [135 + 100 * Math.sin((2 * Math.PI * i) / count), 125 - 100 * Math.cos((2 * Math.PI * i) / count)];
-    const set = (tag, attributes) => {
-      const made = document.createElementNS(SVG, tag);
-      for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-      return made;
-    };
-    const svg = set("svg", { viewBox: "0 0 270 250", role: "group", "aria-label": "The modules: choose those that the task uses" });
-    const mask = maskOf(state.weights);
-    const pairs = new Map();
-    const alone = new Map();
-    for (const [kind, some] of [["held", masks.held_out], ["trained", masks.trained]]) { // trained on, if any mask is
-      for (const one of some) {
-        const inside = modulesOf(one);
-        if (inside.length === 1) alone.set(inside[0], kind);
-        inside.forEach((a, i) => inside.slice(i + 1).forEach((b) => pairs.set(`${a} ${b}`, kind)));
-      }
-    }
-    for (const [pair, kind] of pairs) {
-      const [[x1, y1], [x2, y2]] = pair.split(" ").map((i) => at(Number(i)));
-      svg.append(set("line", { class: kind, x1, y1, x2, y2 }));
-    }
-    const chosenOnes = modulesOf(mask);
-    if (chosenOnes.length > 1) svg.append(set("polygon", { class: `chosen ${kindOf(mask)}`, points: chosenOnes.map((i) => at(i).join(",")).join(" ") }));
-    const focused = document.activeElement?.closest?.("#graph g")?.dataset.module;
-    for (let i = 0; i < count; i += 1) {
-      const [x, y] = at(i);
-      const on = state.weights[i] > 0;
-      const node = set("g", { role: "button", tabindex: 0, "aria-pressed": on, "aria-label": `module ${i + 1}${alone.get(i) === "held" ? ", held out" : ""}`, "data-module": i });
-      const text = set("text", { x, y });
-      text.textContent = theta(i);
-      node.append(set("circle", { class: alone.get(i) ?? "", cx: x, cy: y, r: radius }), text);
-      const toggle = () => {
-        const weights = [...state.weights];
-        weights[i] = on ? 0 : 1;
-        if (weights.some((weight) => weight > 0)) setWeights(weights);
-      };
-      node.addEventListener("click", toggle);
-      node.addEventListener("keydown", (event) => {
-        if (event.key !== "Enter" && event.key !== " ") return;
-        event.preventDefault();
-        toggle();
-      });
-      svg.append(node);
-    }
-    byId("graph").replaceChildren(svg);
-    if (focused !== undefined) svg.querySelector(`[data-module="${focused}"]`)?.focus();
-  }
-
   function slider(label, name, value, low, high, change) {
-    const shown = element("output", { text: number(value, 2) });
+    const shown = element("span", { class: "value", "aria-hidden": "true", text: number(value, 2) }); // the slider itself says it
     const range = element("input", { type: "range", min: low, max: high, step: (high - low) / 100, value, "aria-label": name });
     range.addEventListener("input", () => {
       shown.textContent = number(Number(range.value), 2);
       change(Number(range.value));
     });
     return element("div", { class: "weight" }, element("span", { text: label }), range, shown);
+  }
+
+  function drawTask() {
+    const { modules, masks } = teaching();
+    recombine.drawGraph({ modules, masks, weights: state.weights, kind: kindOf(maskOf(state.weights)), choose: setWeights });
+    drawWeights();
   }
 
   function drawWeights() {
@@ -152,7 +99,11 @@
   function tellLatent() {
     const sum = state.weights.reduce((total, weight) => total + weight, 0);
     const active = state.weights.filter((weight) => weight > 0);
-    byId("weights").querySelectorAll("output").forEach((shown, i) => { shown.textContent = `z ${number(0.5 * (active[i] / sum + 1), 2)}`; });
+    byId("weights").querySelectorAll(".weight").forEach((row, i) => {
+      const text = `z ${number(0.5 * (active[i] / sum + 1), 2)}`;
+      row.querySelector(".value").textContent = text;
+      row.querySelector("input").setAttribute("aria-valuetext", text);
+    });
   }
 
   // What was moved was inferred from another task; the true one is there for every task.
@@ -165,8 +116,7 @@
     forgetMoved();
     byId("combination").value = maskOf(weights);
     if (byId("combination").selectedIndex < 0) byId("combination").value = "";
-    drawGraph();
-    drawWeights();
+    drawTask();
     update();
   }
 
@@ -203,8 +153,7 @@
     byId("direction").value = state.direction;
     drawTeacher();
     byId("about").textContent = described.map((one) => `${one.model}: step ${one.step.toLocaleString("en")}, ${one.support}`).join(" · ");
-    drawGraph();
-    drawWeights();
+    drawTask();
   }
 
   async function describe() {
@@ -228,77 +177,8 @@
   }
 
   const KINDS = { trained: ["good", "trained on"], held_out: ["bad", "held out"], other: ["open", "neither trained on nor held out"], control: ["open", "a stranger's modules"] };
-  const base = { $schema: "https://vega.github.io/schema/vega-lite/v6.json", width: "container", autosize: { type: "fit", contains: "padding" } };
-  const modelColor = () => ({ field: "model", type: "nominal", scale: { domain: labels(), range: colors().slice(0, labels().length) }, legend: { title: null } });
 
-  function scatter() {
-    const points = answer.models.flatMap((one, i) => one.y.map((y, j) => ({ query: j + 1, truth: answer.truth.y[j], predicted: y, model: labels()[i], run: state.runs[i] })));
-    const all = points.flatMap(({ truth, predicted }) => [truth, predicted]);
-    const scale = { zero: false, nice: true }; // both from the diagonal, whose ends are the least and the greatest value
-    return plot("scatter", {
-      ...base, height: 280,
-      layer: [
-        { data: { name: "diagonal" }, mark: { type: "line", style: "reference", strokeDash: [4, 3] }, encoding: { x: { field: "at", type: "quantitative", scale }, y: { field: "at", type: "quantitative", scale } } },
-        { data: { name: "points" }, mark: { type: "point", filled: true, size: 34, opacity: 0.65 },
-          encoding: { x: { field: "truth", type: "quantitative", title: "true y", scale }, y: { field: "predicted", type: "quantitative", title: "predicted y", scale }, color: modelColor(),
-            shape: { field: "model", type: "nominal", scale: { domain: labels() }, legend: { title: null } },
-            tooltip: [{ field: "model" }, { field: "truth", format: ".3f" }, { field: "predicted", format: ".3f" }] } },
-      ],
-    }, { points, diagonal: [{ at: Math.min(...all) }, { at: Math.max(...all) }] }, points, about());
-  }
-
-  function slice() {
-    const lines = answer.models.flatMap((one, i) => one.slice.map((y, j) => ({ t: answer.slice.t[j], y, model: labels()[i] })));
-    const truth = answer.truth.slice.map((y, j) => ({ t: answer.slice.t[j], y, model: "truth" }));
-    const ticks = answer.slice.context.map((t, j) => ({ t, y: answer.context.y[j], model: "context, projected" }));
-    return plot("slice", {
-      ...base, height: 280,
-      layer: [
-        { data: { name: "ticks" }, mark: { type: "tick", style: "reference", thickness: 1.5, size: 10, yOffset: -4 }, encoding: { x: { field: "t", type: "quantitative", title: "along the line" }, y: { value: "height" }, tooltip: [{ field: "y", title: "context example, y", format: ".3f" }] } },
-        { data: { name: "truth" }, mark: { type: "line", strokeWidth: 5, opacity: 0.3, color: styles().getPropertyValue("--ink").trim() }, encoding: { x: { field: "t", type: "quantitative" }, y: { field: "y", type: "quantitative", title: "y" } } },
-        { data: { name: "lines" }, mark: { type: "line", strokeWidth: 2.2 }, encoding: { x: { field: "t", type: "quantitative" }, y: { field: "y", type: "quantitative" }, color: modelColor(), strokeDash: { field: "model", type: "nominal", scale: { domain: labels() }, legend: { title: null } } } },
-      ],
-    }, { lines, truth, ticks }, [...truth, ...lines, ...ticks], about());
-  }
-
-  function latent() {
-    // A probe reads the modules of the teacher that its model was trained on: of a stranger's there is nothing to compare.
-    const comparable = answer.models.map((one) => one.kind !== "control" && one.decoded);
-    if (!comparable.some(Boolean)) {
-      return unplot("latent", answer.models.some((one) => one.decoded)
-        ? "The latent weighs the modules of one teacher. Of another teacher's modules these models know nothing, so there is nothing to compare."
-        : "These models show no residual stream to decode the latent from.");
-    }
-    const rows = answer.latent.map((value, i) => ({ module: i + 1, value, model: "truth" }));
-    comparable.forEach((decoded, i) => decoded && decoded.forEach((value, j) => rows.push({ module: j + 1, value, model: labels()[i], run: state.runs[i] })));
-    const domain = ["truth", ...labels()];
-    return plot("latent", {
-      ...base, height: 250, data: { name: "bars" }, mark: { type: "bar", cornerRadiusEnd: 2 },
-      encoding: {
-        x: { field: "module", type: "ordinal", title: null, axis: { labelAngle: 0, labelExpr: `${JSON.stringify(answer.latent.map((_, i) => theta(i)))}[datum.value - 1]` } }, xOffset: { field: "model", sort: domain },
-        y: { field: "value", type: "quantitative", title: "latent" },
-        color: { field: "model", type: "nominal", scale: { domain, range: [styles().getPropertyValue("--soft").trim(), ...colors()] }, legend: { title: null } },
-        tooltip: [{ field: "model" }, { field: "module" }, { field: "value", format: ".3f" }],
-      },
-    }, { bars: rows }, rows, about());
-  }
-
-  function attention() {
-    const cells = answer.models.flatMap((one, i) => (one.attention ?? []).flatMap((heads, layer) => heads.flatMap((weights, head) =>
-      weights.map((weight, token) => ({ model: labels()[i], run: state.runs[i], layer: layer + 1, head: head + 1, token: token + 1, weight })))))
-      .map((cell) => ({ ...cell, row: `${cell.model}, layer ${cell.layer}, head ${cell.head}` }));
-    const rows = [...new Set(cells.map((cell) => cell.row))];
-    return plot("attention", {
-      ...base, data: { name: "cells" }, height: 90 + Math.max(8, rows.length) * Math.max(12, Math.min(20, Math.round(260 / (rows.length || 1)))), mark: { type: "rect" },
-      encoding: {
-        x: { field: "token", type: "ordinal", title: "token; the last is read out", axis: { labelAngle: 0, labelOverlap: true } },
-        y: { field: "row", type: "nominal", title: null, sort: rows, axis: { labelFontSize: 11, labelLimit: 220 } },
-        color: { field: "weight", type: "quantitative", title: null, scale: { scheme: tone() === "dark" ? "viridis" : "blues" }, legend: { gradientLength: 120 } },
-        tooltip: [{ field: "row" }, { field: "token" }, { field: "weight", format: ".3f" }],
-      },
-    }, { cells }, cells.map(({ row, ...cell }) => cell), about());
-  }
-
+  let announcing = null;
   function summary() {
     const badge = (kind) => element("span", { class: `badge ${KINDS[kind][0]}`, text: kind === "control" && state.fresh !== null ? "a fresh teacher" : KINDS[kind][1] });
     const kinds = new Set(answer.models.map((one) => one.kind)); // two models may have trained on different supports
@@ -306,6 +186,8 @@
       ...answer.models.map((one, i) => element("span", {}, element("span", { class: `dot ${i ? "second" : "first"}`, "aria-hidden": "true" }),
         `${labels()[i]} R² `, element("strong", { text: number(one.r2) }), ...(one.used ? [" ", element("span", { class: "badge open", text: state.latents[i] === TRUE ? "true latent" : "latent moved" })] : []), ...(kinds.size > 1 ? [" ", badge(one.kind)] : []))),
       element("span", { class: "soft", text: `ridge on the context: R² ${number(answer.ridge)}` }));
+    clearTimeout(announcing); // once nothing moves any more, and not on the way there
+    announcing = setTimeout(() => say("announced", [...byId("summary").children].map((part) => part.textContent).join(", ")), 900);
   }
 
   // A model with a latent of its own: what it inferred, to be moved. Made once, and then moved along, except under a hand.
@@ -356,7 +238,8 @@
       return;
     }
     asking = true;
-    const busy = setTimeout(() => document.querySelector(".results").setAttribute("aria-busy", "true"), 250);
+    const results = document.querySelector(".results");
+    const busy = setTimeout(() => results.setAttribute("aria-busy", "true"), 250);
     const waiting = setTimeout(() => say("waiting", "Still computing: the first answer at a context length takes longer, and where the machine is busy training, that goes first (serve's --share gives the models more)."), 4000);
     try {
       for (;;) {
@@ -375,16 +258,18 @@
       trouble(null);
       summary();
       sliders();
-      await Promise.all([scatter(), slice(), latent(), attention()]);
+      await recombine.explorePlots({ answer, names: labels(), runs: state.runs, about: about() });
+      results.classList.remove("stale");
       document.documentElement.dataset.answers = String(Number(document.documentElement.dataset.answers ?? 0) + 1);
     } catch (error) {
       trouble(error.message);
+      results.classList.add("stale"); // what is shown answers an earlier question
     } finally {
       asking = false;
       clearTimeout(busy);
       clearTimeout(waiting);
       say("waiting", "");
-      document.querySelector(".results").setAttribute("aria-busy", "false");
+      results.setAttribute("aria-busy", "false");
     }
     if (again && described) update();
   }
@@ -416,7 +301,9 @@
       await update();
     },
     news({ changed, gone }) {
-      if (gone.length || changed.some((run) => !names.includes(run.name))) fillRuns();
+      const before = chosen().length;
+      if (gone.length || changed.some((run) => names.includes(run.name) !== Boolean(run.playable))) fillRuns();
+      if (!before && chosen().length && !byId("explore").hidden) recombine.explore.show().catch((error) => trouble(error.message)); // the first
       const lost = gone.filter((name) => state.runs.includes(name));
       if (lost.length && !byId("explore").hidden) trouble(`${lost.join(", ")}: no longer here. What is shown was computed before.`);
     },

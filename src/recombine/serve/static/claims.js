@@ -1,0 +1,52 @@
+"use strict";
+// The verdicts on a study's claims so far, and how far sweeps are.
+recombine.claims = (() => {
+  const { byId, element, ask, number } = recombine;
+  const BADGES = { holds: ["good", "✓"], "does not hold": ["bad", "✗"] };
+  const unfolded = new Set();
+  let shown = "";
+  let judging = null; // when to ask again
+
+  async function show(study) {
+    shown = study;
+    clearTimeout(judging);
+    judging = null;
+    const place = byId("claims");
+    if (!study) {
+      place.replaceChildren(element("p", { class: "soft", text: "No study yet." }));
+      return;
+    }
+    const answer = await ask("/api/claims", [["study", study]]).catch((error) => ({ error: error.message }));
+    if (study !== shown) return;
+    if (answer.again) later(1000 * answer.again);
+    const left = answer.left_out?.length ? [element("p", { class: "soft", text: `without what cannot be read: ${answer.left_out.join(", ")}` })] : [];
+    if (answer.error) {
+      place.replaceChildren(element("p", { class: "soft", text: answer.error }), ...left);
+      return;
+    }
+    place.replaceChildren(element("ul", {}, ...answer.verdicts.map((verdict) => {
+      const [kind, sign] = BADGES[verdict.state] ?? ["open", "?"];
+      return element("li", {}, element("span", { class: `badge ${kind}`, text: `${sign} ${verdict.state}` }), ` ${verdict.number}. ${verdict.claim}`,
+        element("p", { class: "soft note", text: verdict.note }),
+        element("details", { open: unfolded.has(verdict.number), ontoggle: ({ target }) => unfolded[target.open ? "add" : "delete"](verdict.number) },
+          element("summary", { text: "what was measured" }),
+          ...verdict.parts.map((part) => element("p", { class: "soft note", text: `${(BADGES[part.state] ?? ["", "?"])[1]} ${part.text}` }))));
+    })), ...left);
+  }
+
+  function later(milliseconds) {
+    judging ??= setTimeout(() => show(shown), milliseconds);
+  }
+
+  function sweeps(some) {
+    byId("sweeps").replaceChildren(...some.map((sweep) => {
+      if (sweep.error) return element("p", { class: "sweep", text: `sweep ${sweep.name}: ${sweep.error}` });
+      const done = sweep.states.done ?? 0;
+      const text = Object.entries(sweep.states).map(([name, many]) => `${many.toLocaleString("en")} ${name}`).join(", ");
+      const best = sweep.best ? ` · best so far, by R² for selection: ${sweep.best[1]} (${number(sweep.best[0])})` : "";
+      return element("p", { class: "sweep" }, element("progress", { max: sweep.runs, value: done, "aria-label": `sweep ${sweep.name}` }), ` sweep ${sweep.name}: ${text}${best}`);
+    }));
+  }
+
+  return { show, later, sweeps };
+})();

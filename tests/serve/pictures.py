@@ -1,0 +1,50 @@
+"""`python -m tests.serve.pictures [DIRECTORY]` (make pictures): the pictures of the server's page, for the docs."""
+
+import sys
+from pathlib import Path
+from urllib.parse import urlencode
+
+from recombine.cli.serve import demo_directory
+from recombine.report.save import compressed
+from tests.report.browser import Browser
+from tests.serve.server import serving
+
+ROOT = Path(__file__).parents[2]
+LOADING = 180.0
+PHONE = 844  # pixels of its height
+MODELS = ("transformer", "hypertransformer")
+SELECTED = [("run", f"quick/{model}-connected+-seed{seed}") for model in MODELS for seed in range(3)]
+RUNS = [("q", "quick/"), ("study", "quick"), *SELECTED]
+PAIR = [f"paper/{model}-connected+-seed0" for model in MODELS]
+TASK = [("run0", PAIR[0]), ("run1", PAIR[1]), ("weights", "1,0,0,0.6,0,0"), ("length", "31")]
+PICTURES = {  # directory, view, what it shows, width, scheme
+    "serve_runs.png": (ROOT / "evidence", "runs", RUNS, 1280, "light"),
+    "serve_runs_dark.png": (ROOT / "evidence", "runs", RUNS, 1280, "dark"),
+    "serve_phone_runs.png": (ROOT / "evidence", "runs", RUNS, 390, "light"),
+    "serve_explore.png": (demo_directory(), "explore", TASK, 1280, "light"),
+    "serve_explore_true.png": (demo_directory(), "explore", [*TASK, ("latent1", "true")], 1280, "light"),
+    "serve_explore_dark.png": (demo_directory(), "explore", TASK, 1280, "dark"),
+    "serve_phone_explore.png": (demo_directory(), "explore", TASK, 390, "dark"),
+}
+DRAWN = {"runs": ("curves",), "explore": ("scatter", "slice", "latent", "attention")}
+
+
+def main(out: Path) -> None:
+    for directory in dict.fromkeys(picture[0] for picture in PICTURES.values()):
+        with serving(directory) as server, Browser() as browser:
+            for name, (where, view, shown, width, scheme) in PICTURES.items():
+                if where != directory:
+                    continue
+                link = f"{server.url}/#{view}&{urlencode(shown)}"
+                browser.open(link, width=width, height=PHONE, scheme=scheme, ready=view, patience=LOADING)
+                for plot in DRAWN[view]:
+                    browser.wait_for(f"document.querySelector('#{plot} svg') !== null", LOADING)
+                if view == "runs":
+                    browser.wait_for("document.querySelectorAll('#claims li').length === 7", LOADING)
+                browser.screenshot(out / name, height=PHONE if width < 600 else None)
+                (out / name).write_bytes(compressed((out / name).read_bytes()))
+                assert browser.problems == [], browser.problems
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs/images")
