@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup reproduce demo test test-slow torture docs lint format clean system-deps
+.PHONY: setup reproduce demo test test-slow torture docs pictures lint format clean system-deps
 
 setup: $(READY)
 
@@ -42,6 +42,10 @@ system-deps:
 # The tables and figures of the docs, from the runs in evidence/.
 docs: $(READY)
 	$(BIN)/python evidence/docs.py
+
+# The pictures of the server's page, in the docs. Needs a browser (make system-deps).
+pictures: $(READY)
+	$(BIN)/python -m tests.serve.pictures
 
 lint: $(READY)
 	$(BIN)/ruff check

@@ -20,7 +20,8 @@ class Machine:
         self.clock = self.used = self.slept = self.busy_ticks = 0.0
         self.busy, self.ticks = busy, 2 * os.sysconf("SC_CLK_TCK")  # of two cores
         monkeypatch.setattr("time.monotonic", lambda: self.clock)
-        monkeypatch.setattr(load, "_others_and_all", lambda ours: (int(self.busy_ticks), int(self.ticks * self.clock)))
+        ticks = lambda ours: load.Ticks(0, int(self.busy_ticks), int(self.ticks * self.clock))  # noqa: E731
+        monkeypatch.setattr(load, "read_ticks", ticks)
 
     def allowance(self, share: float = 0.015) -> Allowance:
         return Allowance(share, used=lambda: self.used)

@@ -1,6 +1,7 @@
-"""Busy is what others want of the cores that the server may use: not its own work, nor that of other cores."""
+"""The cores that the server may use are busy if others make them so: not its own work, nor that of other cores."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -35,10 +36,12 @@ class System:
     [
         ([1.0, 1.0], 0.0, True),
         ([1.0, 0.0], 0.0, False),
-        ([0.0, 0.0], 1.0, False),
-        ([0.2, 0.0], 1.7, False),
+        ([1.0, 0.0], 0.5, False),
+        ([1.0, 0.0], 1.0, True),
+        ([0.0, 0.0], 2.0, False),
+        ([0.3, 0.0], 1.7, False),
         ([0.9, 0.8], 0.3, True),
-        ([0.7, 0.5], 0.3, False),
+        ([0.9, 0.7], 0.1, False),
     ],
 )
 def test_others(monkeypatch: pytest.MonkeyPatch, others: list[float], own: float, busy: bool) -> None:
@@ -70,10 +73,9 @@ def test_cores_of_an_allocation(monkeypatch: pytest.MonkeyPatch, at: int, busy: 
 @pytest.mark.skipif(not Path("/proc/stat").exists(), reason="there is no /proc/stat on this system")
 def test_this_machine() -> None:
     """The real files: the work of this very process is its own, whatever else goes on."""
-    others, left = load._others_and_all(())
-    mine = load._others_and_all((os.getpid(),))
-    assert 0 < others - mine[0] < others
-    assert left - mine[1] == pytest.approx(others - mine[0], abs=0.2 * TICKS)
+    found = load.read_ticks((os.getpid(), None, 0))
+    assert found.ours == pytest.approx(time.process_time() * TICKS, abs=0.1 * TICKS)
+    assert found.ours <= found.busy < found.all
 
 
 def test_another_system(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -318,6 +318,33 @@ def test_lines_that_look_alike_and_lines_out_of_sight(browser: Browser, tmp_path
         assert_clean(browser, server)
 
 
+def test_seeds_have_a_mean_and_an_interval(browser: Browser, tmp_path: Path) -> None:
+    """Of three of them; and the axis begins where the curves are, not at 0."""
+    for seed in range(3):
+        path = tmp_path / f"run-seed{seed}"
+        shutil.copytree(demo_directory() / "quick/transformer-connected+-seed0", path)
+        config = tomllib.loads((path / "config.toml").read_text()) | {"seed": seed}
+        (path / "config.toml").write_text(tomli_w.dumps(config))
+        rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+        for row in rows:
+            row["ood"]["r2"] = 0.7 + 0.01 * seed
+        (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with serving(tmp_path) as server:
+        browser.open(f"{server.url}/#runs", ready="runs", patience=LOADING)
+        browser.wait_for("document.querySelector('#curves svg') !== null")
+        _, csv = saved(browser, "curves")
+        names, *lines = [line.split(",") for line in csv.splitlines()]
+        last = dict(zip(names, lines[-1], strict=True))
+        half = 4.302652729911275 * 0.01 / 3**0.5  # of Student's t with two degrees of freedom
+        found = [float(last[name]) for name in ("mean", "low", "high", "seeds")]
+        assert found == pytest.approx([0.71, 0.71 - half, 0.71 + half, 3], abs=1e-6)
+        axis = "[...document.querySelectorAll('#curves .role-axis-label text')].map((one) => one.textContent)"
+        shown = set(browser.evaluate(axis))
+        assert "0.70" in shown or "0.7" in shown
+        assert not shown & {"0.0", "0.2", "0.4"}
+        assert_clean(browser, server)
+
+
 def test_explore_before_there_is_anything(browser: Browser, tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         browser.open(f"{server.url}/#explore", ready="explore", patience=LOADING)

@@ -15,8 +15,10 @@ from recombine.bench.contender import enter
 from recombine.bench.process import WorkerProcess
 from recombine.cli.serve import demo_directory
 from recombine.preset import preset_config
+from recombine.serve.allowance import SHARE
 from tests.serve.server import serving
 
+EARLY = 10  # turns that do not count
 RUNS = ("transformer-connected+-seed0", "hypertransformer-connected+-seed0")
 STORM = """
 import os, sys, threading, urllib.parse
@@ -27,7 +29,7 @@ with suppress(OSError), open("/proc/self/autogroup", "w") as file:  # a session'
     file.write("19")
 port, runs = int(sys.argv[1]), [urllib.parse.quote(name) for name in sys.argv[2:]]
 named = "&".join(f"run={name}" for name in runs)
-paths = [f"/api/explore?{named}&weights={i % 7 + 1},1,0,0,0,0&length=15&draw={i}" for i in range(40)]
+paths = [f"/api/explore?{named}&weights={i % 7 + 1},1,0,0,0,0&length=31&draw={i}" for i in range(40)]
 paths += [f"{path}&latent1={i % 5},0,0,0,0,0" for i, path in enumerate(paths)]  # the second is the hypertransformer's
 paths += ["/api/runs", f"/api/curves?{named}", f"/api/difference?one={runs[0]}&other={runs[1]}", "/static/vega.js"] * 5
 paths += [f"/api/models?{named}", "/api/claims?study=.", "/api/claims?study=none", "/nothing"] * 5
@@ -42,6 +44,15 @@ def ask(first):
         except OSError:
             return
         i += 7
+def follow():
+    connection = HTTPConnection("127.0.0.1", port, timeout=600)
+    with suppress(OSError):
+        connection.request("GET", "/api/events?since=0")
+        answer = connection.getresponse()
+        while answer.readline():
+            pass
+for _ in range(8):
+    threading.Thread(target=follow, daemon=True).start()
 for k in range(16):
     threading.Thread(target=ask, args=(5 * k,), daemon=True).start()
 sys.stdin.read()
@@ -49,7 +60,7 @@ sys.stdin.read()
 
 
 def storm(port: int) -> subprocess.Popen:
-    """Sixteen clients that ask as fast as they are answered, in a process that gives way to every other."""
+    """Sixteen clients that ask as fast as they are answered, and eight that watch, in a process that gives way."""
     command = [sys.executable, "-c", STORM, str(port), *RUNS]
     return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
 
@@ -74,18 +85,18 @@ def test_a_storm_beside_a_training(tmp_path: Path) -> None:
     """
     turns, steps = (int(os.environ.get(f"RECOMBINE_STORM_{name}", few)) for name, few in (("TURNS", 3), ("STEPS", 60)))
     for name in RUNS:
-        shutil.copytree(demo_directory() / "quick" / name, tmp_path / name)
+        shutil.copytree(demo_directory() / "paper" / name, tmp_path / name)
     config = preset_config("paper", "transformer")
     rates: dict[bool, list[float]] = {False: [], True: []}
     taken = lasted = 0.0
     with (
-        serving(tmp_path, "--share", "0.015") as server,
+        serving(tmp_path, "--share", str(SHARE)) as server,
         WorkerProcess(enter("fast", config, os.cpu_count() or 1)) as worker,
     ):
         worker.receive(900)
         named = "&".join(f"run={name.replace('+', '%2B')}" for name in RUNS)
-        assert server.get(f"/api/explore?{named}&weights=1,1,0,0,0,0&length=15", timeout=900).status == 200
-        for turn in range(-3, 2 * turns):  # the first use up what was saved for bursts, and do not count
+        assert server.get(f"/api/explore?{named}&weights=1,1,0,0,0,0&length=31", timeout=900).status == 200
+        for turn in range(-EARLY, 2 * turns):  # the first use up what was saved for bursts, and do not count
             stormy = turn < 0 or turn % 2 == 1
             clients = storm(server.port) if stormy else None
             try:
@@ -94,12 +105,14 @@ def test_a_storm_beside_a_training(tmp_path: Path) -> None:
                 start, had = time.monotonic(), processor_time(server.process.pid)
                 worker.send(str(steps))
                 seconds = worker.receive(900)["seconds"]
+                had, lasts = processor_time(server.process.pid) - had, time.monotonic() - start
                 if turn >= 0:
                     rates[stormy].append(steps / seconds)
                 if turn > 0 and stormy:
-                    taken += processor_time(server.process.pid) - had
-                    lasted += time.monotonic() - start
-                print("with" if stormy else "without", f"{steps / seconds:.2f} steps/s", flush=True)  # noqa: T201
+                    taken += had
+                    lasted += lasts
+                told = f"{steps / seconds:.2f} steps/s, the server had {had / lasts / (os.cpu_count() or 1):.1%}"
+                print("with" if stormy else "without", told, flush=True)  # noqa: T201
             finally:
                 if clients is not None:
                     clients.communicate(timeout=60)

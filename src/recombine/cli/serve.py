@@ -36,7 +36,7 @@ class Serve:
     """package.module:Class: a model of your own that runs are of."""
     port: int = 8642
     """On this machine only; 0 for any that is free. From elsewhere: ssh -L 8642:localhost:8642 HOST."""
-    share: float = 0.015
+    share: float = 0.01
     """Of one core, for the models, in the long run while the machine is busy, and half as much for all else."""
     open: bool = False
     """Open it in a browser."""

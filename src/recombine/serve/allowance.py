@@ -7,7 +7,7 @@ from typing import Any
 
 from recombine.serve.load import Load
 
-SHARE = 0.015  # of one core, in the long run: for the explorer, and half as much for the rest
+SHARE = 0.01  # of one core, in the long run: for the explorer, and half as much for the rest
 BURST = 6.0  # seconds of a core that are saved up while nobody asks: a hundred answers of two models
 FORGIVEN = 60.0  # seconds of a core, in all, for what is only done once: loading and compiling some models
 SHORTEST = 0.01

@@ -1,44 +1,52 @@
-"""How busy the machine is with work that is not the server's."""
+"""How busy the machine is, and whether that is others' doing."""
 
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import NamedTuple
 
-BUSY = 0.9  # of what our own processes leave of the cores
+BUSY = 0.75  # of the cores: a training on several threads never fills them, and is held up all the same
+OTHERS = 0.4  # of the cores: with less, nobody trains, and it is the server alone that makes them busy
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
+class Ticks(NamedTuple):
+    """Of the cores that this process may run on, since the machine started."""
+
+    ours: int = 0
+    busy: int = 0
+    all: int = 0
+
+
 class Load:
-    """`is_busy` tells whether others want all the cores that this process may run on. `ours` are the server's own
-    processes, whose work leaves the cores to nobody but is no reason to wait.
+    """`is_busy` tells whether the cores are taken, and not by the server alone. `ours` are its own processes.
 
     Where there is no /proc/stat, and where a container has a quota instead of cores of its own, nothing is ever busy.
     """
 
     def __init__(self, ours: Callable[[], Iterable[int | None]] = lambda: (os.getpid(),)) -> None:
         self.ours = ours
-        self.before, self.busy = _others_and_all(ours()), False
+        self.before, self.busy = read_ticks(ours()), False
 
     def is_busy(self) -> bool:
         """Since the last time it was asked; or, where that is too short a while to tell, as it was then."""
-        (others, left), (were, was) = _others_and_all(self.ours()), self.before
-        if left - was >= 0.2 * TICKS:
-            self.before, self.busy = (others, left), others - were > BUSY * (left - was)
+        now = read_ticks(self.ours())
+        ours, busy, total = (a - b for a, b in zip(now, self.before, strict=True))
+        if total >= 0.2 * TICKS:
+            self.before, self.busy = now, busy > BUSY * total and busy - ours > OTHERS * total
         return self.busy
 
 
-def _others_and_all(ours: Iterable[int | None]) -> tuple[int, int]:
-    """Ticks of the cores since the machine started, but for those that our processes had: busy ones, and all."""
+def read_ticks(ours: Iterable[int | None]) -> Ticks:
     try:
         lines = Path("/proc/stat").read_text(encoding="ascii").splitlines()
         cores = {f"cpu{core}" for core in os.sched_getaffinity(0)}
     except (OSError, AttributeError):  # another system
-        return 0, 0
+        return Ticks()
     ticks = [[int(word) for word in line.split()[1:9]] for line in lines if line.split(" ", 1)[0] in cores]
     total = sum(map(sum, ticks))
     idle = sum(core[3] + core[4] for core in ticks)
-    own = sum(_ticks(process) for process in ours if process)
-    return total - idle - own, total - own
+    return Ticks(sum(_ticks(process) for process in ours if process), total - idle, total)
 
 
 def _ticks(process: int) -> int:

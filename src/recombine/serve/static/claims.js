@@ -38,14 +38,24 @@ recombine.claims = (() => {
     judging ??= setTimeout(() => show(shown), milliseconds);
   }
 
+  // Folded when all are done, unless somebody has it otherwise.
+  let folded = null;
   function sweeps(some) {
-    byId("sweeps").replaceChildren(...some.map((sweep) => {
+    if (!some.length) {
+      byId("sweeps").replaceChildren();
+      return;
+    }
+    const done = some.reduce((sum, sweep) => sum + (sweep.states?.done ?? 0), 0);
+    const runs = some.reduce((sum, sweep) => sum + (sweep.runs ?? 0), 0);
+    const lines = some.map((sweep) => {
       if (sweep.error) return element("p", { class: "sweep", text: `sweep ${sweep.name}: ${sweep.error}` });
-      const done = sweep.states.done ?? 0;
       const text = Object.entries(sweep.states).map(([name, many]) => `${many.toLocaleString("en")} ${name}`).join(", ");
       const best = sweep.best ? ` · best so far, by R² for selection: ${sweep.best[1]} (${number(sweep.best[0])})` : "";
-      return element("p", { class: "sweep" }, element("progress", { max: sweep.runs, value: done, "aria-label": `sweep ${sweep.name}` }), ` sweep ${sweep.name}: ${text}${best}`);
-    }));
+      return element("p", { class: "sweep" }, element("progress", { max: sweep.runs, value: sweep.states.done ?? 0, "aria-label": `sweep ${sweep.name}` }), ` sweep ${sweep.name}: ${text}${best}`);
+    });
+    const open = folded === null ? done < runs || some.some((sweep) => sweep.error) : !folded;
+    const summary = element("summary", { text: `${some.length === 1 ? "1 sweep" : `${some.length} sweeps`}: ${done.toLocaleString("en")} of ${runs.toLocaleString("en")} runs done`, onclick: () => { folded = byId("sweeps").firstChild.open; } });
+    byId("sweeps").replaceChildren(element("details", { open }, summary, ...lines));
   }
 
   return { show, later, sweeps };

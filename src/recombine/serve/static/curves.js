@@ -40,7 +40,8 @@ recombine.curves = (() => {
     const legend = { title: null, ...(narrow() ? { columns: 1 } : {}) };
     const below = { ...legend, orient: "bottom" };
     const keys = (supports > 1 ? 40 : 0) + 19 * alike.length + (narrow() ? 18 * (models.length + supports) : 0);
-    const y = { field: "mean", type: "quantitative" };
+    const scale = metric === "loss" ? { type: "log" } : { domain: [low, 1], nice: false, zero: false }; // for every layer: an area asks for 0
+    const y = { field: "mean", type: "quantitative", scale };
     return {
       $schema: "https://vega.github.io/schema/vega-lite/v6.json",
       width: "container", height: 300 + keys, autosize: { type: "fit", contains: "padding" },
@@ -50,10 +51,10 @@ recombine.curves = (() => {
         detail: { field: "runs" },
       },
       layer: [
-        ...(intervals ? [{ data: { name: "points" }, transform: [{ filter: "datum.step > 0" }], mark: { type: "area", opacity: 0.18, clip: true }, encoding: { y: { field: "from", type: "quantitative" }, y2: { field: "to" } } }] : []),
+        ...(intervals ? [{ data: { name: "points" }, transform: [{ filter: "datum.step > 0" }], mark: { type: "area", opacity: 0.18, clip: true }, encoding: { y: { field: "from", type: "quantitative", scale }, y2: { field: "to" } } }] : []),
         { data: { name: "points" }, mark: { type: "line", strokeWidth: few ? 2 : 1, opacity: few ? 1 : 0.5, clip: true, tooltip: few ? null : { content: "encoding" } },
           encoding: { ...(few ? {} : { tooltip: [{ field: "runs" }] }), strokeDash: { field: "support", type: "nominal", legend: supports > 1 ? below : null },
-            y: { ...y, title: metric === "loss" ? "loss" : "R²", scale: metric === "loss" ? { type: "log" } : { domain: [low, 1], nice: false } } } },
+            y: { ...y, title: metric === "loss" ? "loss" : "R²" } } },
         ...(alike.length ? [{ data: { name: "symbols" }, mark: { type: "point", filled: true, size: 55, opacity: 1 },
           encoding: { y, shape: { field: "runs", type: "nominal", scale: { domain: alike }, legend: { ...below, columns: 1, labelLimit: Math.max(120, byId("curves").clientWidth - 60) } } } }] : []),
         ...(few ? [{ data: { name: "points" }, params: [near], mark: { type: "point", filled: true, size: 60 },
