@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from io import StringIO
+from itertools import product
 from statistics import fmean
 from typing import Any
 
@@ -10,7 +11,7 @@ from rich.console import Console
 
 from recombine.report.collect import Study
 from recombine.report.markdown import criterion, measured, score_tables, table, with_interval
-from recombine.report.numbers import REFERENCE_NAMES
+from recombine.report.numbers import REFERENCE_NAMES, fixed
 from recombine.report.series import lookup, models, supports
 from recombine.report.summary import final_scores
 from recombine.report.tables import print_scores
@@ -82,10 +83,10 @@ def active_modules(name: str) -> str:
 
 
 def modules(name: str) -> str:
-    """Are the teacher's modules in the hypertransformer?"""
+    """Are the teacher's modules in the models that have a latent?"""
     rows = []
-    for support in supports(study(name)):
-        cards = [card["modules"] for card in _cards(name, H, support)]
+    for model, support in product(models(study(name)), supports(study(name))):
+        cards = [card["modules"] for card in _cards(name, model, support) if card.get("modules")]
         if not cards:
             continue
         groups = {
@@ -95,9 +96,27 @@ def modules(name: str) -> str:
         }
         for words, entries in groups.items():
             found = [with_interval([fmean(e[key] for e in group) for group in entries]) for key in ("r2", "ceiling")]
-            rows.append((f"`{support}`", words, *found))
-        rows.append((f"`{support}`", "map from the latent", with_interval([card["map_r2"] for card in cards]), "1"))
-    return table(("trained on", "of the hypertransformer", "R²", "ceiling"), rows, left=2)
+            rows.append((f"`{support}`", model, words, *found))
+        fit = with_interval([card["map_r2"] for card in cards])
+        rows.append((f"`{support}`", model, "map from the latent", fit, "1"))
+    return table(("trained on", "model", "of it", "R²", "ceiling"), rows, left=3)
+
+
+def over_training(name: str, steps: Sequence[int]) -> str:
+    """Both models on held-out masks while they train, seed by seed."""
+    rows = []
+    for seed in study(name).seeds:
+        runs = {run.model: run for run in study(name).runs if (run.support, run.seed) == (MAIN, seed)}
+        if not {T, H} <= set(runs):
+            continue
+        one, other = ({row["step"]: row["ood"]["r2"] for row in runs[model].rows if row["step"]} for model in (T, H))
+        less = {step: other[step] - one[step] for step in sorted(one.keys() & other.keys())}
+        for words, values in ((T, one), (H, other), ("difference", less)):
+            cells = [fixed(values[step]) if step in values else "–" for step in steps]
+            rows.append((str(seed), words, *cells, f"{fixed(min(values.values()))} to {fixed(max(values.values()))}"))
+    return table(
+        ("seed", "R² on held-out masks", *(f"{step:,} steps" for step in steps), "all snapshots"), rows, left=2
+    )
 
 
 def interventions(name: str) -> str:

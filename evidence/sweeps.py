@@ -79,6 +79,7 @@ def covariance() -> str:
     """What the noise does in the reference of that name, beside the models."""
     found = json.loads((HERE / "covariance.json").read_text())
     columns = [(name, split) for name in ("quick", "paper") for split in ("in_dist", "ood")]
+    seeds = {(row["study"], row["seed"]) for row in found}
     rows = []
     for noise in dict.fromkeys(row["noise"] for row in found):
         some = [row for row in found if row["noise"] == noise]
@@ -86,7 +87,12 @@ def covariance() -> str:
         rows.append((f"trained covariance, noise {100 * noise:g} %", *cells))
     for model in (T, H):
         runs = {
-            name: [one for one in study(name).runs if (one.model, one.support) == (model, MAIN)] for name, _ in columns
+            name: [
+                one
+                for one in study(name).runs
+                if (one.model, one.support) == (model, MAIN) and (name, one.seed) in seeds and one.finished
+            ]
+            for name, _ in columns
         }
         rows.append((f"**{model}**", *(r2(runs[name], split) for name, split in columns)))
     head = ("", "`quick`, in distribution", "held-out masks", "`paper`, in distribution", "held-out masks")

@@ -21,6 +21,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "modules-quick": lambda: studies.modules("quick"),
     "interventions-paper": lambda: studies.interventions("paper"),
     "interventions-quick": lambda: studies.interventions("quick"),
+    "over-training-paper": lambda: studies.over_training(
+        "paper", (2_500, 5_000, 10_000, 20_000, 40_000, 70_000, 100_000)
+    ),
     "length": sweeps.length,
     "gap": sweeps.gap,
     "diversity": sweeps.diversity,

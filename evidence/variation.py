@@ -5,6 +5,7 @@ from statistics import fmean, variance
 
 import numpy as np
 from records import APART, H, T, apart, chosen, mask_r2, percent, sweep
+from scipy.stats import f
 
 from recombine.report.collect import RunRecord
 from recombine.report.markdown import table
@@ -27,7 +28,12 @@ def variation() -> str:
         among, within = components(grid)
         values = [value for row in grid for value in row]
         fewer = [_share([row for row in grid if row is not left_out]) for left_out in grid]
-        shares = (percent(_share(grid)), f"{percent(min(fewer))} to {percent(max(fewer))}")
+        low, high = share_interval(grid)
+        shares = (
+            percent(_share(grid)),
+            f"{percent(low)} to {percent(high)}",
+            f"{percent(min(fewer))} to {percent(max(fewer))}",
+        )
         between = f"{fixed(min(values))} to {fixed(max(values))}"
         rows.append((model, words, fixed(fmean(values)), between, fixed(among**0.5), fixed(within**0.5), *shares))
     head = (
@@ -38,6 +44,7 @@ def variation() -> str:
         "σ of teachers",
         "σ of init and data",
         "teachers' share",
+        "95 % interval",
         "with any three of the four",
     )
     return table(head, rows, left=2)
@@ -46,6 +53,16 @@ def variation() -> str:
 def _share(grid: Sequence[Sequence[float]]) -> float:
     among, within = components(grid)
     return among / (among + within)
+
+
+def share_interval(grid: Sequence[Sequence[float]], level: float = 0.95) -> tuple[float, float]:
+    """Of the teachers' share, if all that varies is normal: exact, by the F-distribution of the ratio of variances."""
+    groups, size = len(grid), len(grid[0])
+    within = fmean(variance(row) for row in grid)
+    ratio = size * variance([fmean(row) for row in grid]) / within
+    ends = f.ppf([(1 + level) / 2, (1 - level) / 2], groups - 1, groups * (size - 1))
+    signal = [max(0.0, (ratio / end - 1) / size) for end in ends]
+    return signal[0] / (1 + signal[0]), signal[1] / (1 + signal[1])
 
 
 def teachers() -> str:

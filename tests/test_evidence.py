@@ -11,9 +11,17 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
+from scipy.stats import norm
 
+from recombine.cli.serve import demo_directory
+from recombine.experiment.evaluate import read_episodes
+from recombine.experiment.trained import load_trained
 from recombine.measure.ridge import Ridge
 from recombine.measure.trained_tasks import NOISE
+from recombine.stream import Stream
+from recombine.task.split import sample_masks
+from recombine.train.step import config_teacher
 
 ROOT = Path(__file__).parents[1]
 EVIDENCE = ROOT / "evidence"
@@ -77,6 +85,17 @@ def test_variance_among_and_within(script: Callable[[str], ModuleType]) -> None:
     assert variation.components([[1.0, 3.0], [3.0, 1.0]])[0] == 0.0
 
 
+def test_the_interval_of_a_share(script: Callable[[str], ModuleType]) -> None:
+    """It holds the true share in 95 % of simulations."""
+    variation = script("variation")
+    rng = np.random.default_rng(1)
+    held = 0
+    for _ in range(2000):
+        low, high = variation.share_interval((rng.normal(0, 1.0, (4, 1)) + rng.normal(0, 0.5, (4, 3))).tolist())
+        held += low <= 0.8 <= high
+    assert held / 2000 == pytest.approx(0.95, abs=0.015)
+
+
 def test_what_is_decoded(script: Callable[[str], ModuleType]) -> None:
     """Who decodes the latent has all of it; who decodes the mask, 0.947 of it (docs/claims.md) and no weight."""
     rng = np.random.default_rng(0)
@@ -94,7 +113,7 @@ def test_what_is_decoded(script: Callable[[str], ModuleType]) -> None:
     assert told(as_it_is, np.roll(z, 1, axis=1), z, masks)["mask"] == 0.0
 
 
-def test_what_scripts_found_is_of_these_runs() -> None:
+def test_what_scripts_found_is_of_these_runs(script: Callable[[str], ModuleType]) -> None:
     """Where what they measure is in the runs' own files, too, it is the same."""
     found = {
         name: json.loads((EVIDENCE / f"{name}.json").read_text()) for name in ("covariance", "decoding", "execution")
@@ -111,11 +130,55 @@ def test_what_scripts_found_is_of_these_runs() -> None:
             else last["probe"][row["split"]][-1]
         )
         assert row["all"] == pytest.approx(known, abs=2e-3)
+    for study in ("quick", "paper"):
+        seeds = {row["seed"] for row in found["covariance"] if row["study"] == study}
+        assert seeds <= {run.config["seed"] for run in script("records").study(study).runs if run.finished}
+        assert f"`{study}`" in script("tables").TABLES["covariance"]()
     for row in found["execution"]:
         path = EVIDENCE / row["study"] / "hypertransformer-connected+-seed0" / "scorecard.json"
         assert row["inferred"] == pytest.approx(
             json.loads(path.read_text())["active_modules"][str(row["k"])]["r2"], abs=1e-4
         )
+
+
+@pytest.mark.parametrize("study", ["paper", "quick"])
+def test_execution_with_the_true_latent(study: str) -> None:
+    """All six modules at once, in NumPy from the parameters' file: W = Σ ẑ θ̂ with ẑ the image of the true latent."""
+    path = demo_directory() / study / "hypertransformer-connected+-seed0"
+    config, model, _ = load_trained(path)
+    teacher = config_teacher(config)
+    theta, a = np.asarray(teacher.theta, np.float64), np.asarray(teacher.a, np.float64)
+
+    def scaled(z: np.ndarray) -> np.ndarray:
+        W = np.einsum("em,mhd->ehd", z, theta)
+        return z / np.linalg.norm(W, ord=2, axis=(1, 2))[:, None]
+
+    def network(W: np.ndarray, readout: np.ndarray, x: np.ndarray) -> np.ndarray:
+        hidden = np.einsum("ehd,ed->eh", W, x)
+        return (hidden * norm.cdf(hidden)) @ readout
+
+    task = config.task
+    fit = sample_masks(config.seed, Stream.probe, teacher, task.support.masks, task.episode_length, 4_000)
+    inferred = np.asarray(read_episodes(config, model, fit).latent, np.float64)
+    design = np.column_stack([scaled(np.asarray(fit.latent, np.float64)), np.ones(len(inferred))])
+    to_inferred = np.linalg.lstsq(design, inferred, rcond=None)[0]
+    rng = np.random.default_rng(0)
+    parts = rng.exponential(size=(4_000, 6))
+    v = scaled(0.5 * (parts / parts.sum(axis=1, keepdims=True) + 1))
+    x = rng.uniform(-(3**0.5), 3**0.5, (len(v), task.input_dim))
+    truth = network(np.einsum("em,mhd->ehd", v, theta), a, x)
+    weights = load_file(path / "model.safetensors")
+    modules, readout, bias = (
+        np.asarray(weights[name], np.float64) for name in ("theta", "readout.weight", "readout.bias")
+    )
+    code = np.column_stack([v, np.ones(len(v))]) @ to_inferred
+    found = network(np.einsum("em,mhd->ehd", code, modules), readout.ravel(), x) + bias
+    (known,) = [
+        row for row in json.loads((EVIDENCE / "execution.json").read_text()) if (row["study"], row["k"]) == (study, 6)
+    ]
+    assert 1 - np.sum((truth - found) ** 2) / np.sum((truth - truth.mean()) ** 2) == pytest.approx(
+        known["true"], abs=0.01
+    )
 
 
 def test_the_other_readings_change_what_they_say(script: Callable[[str], ModuleType]) -> None:

@@ -95,13 +95,14 @@ def too_short(study: Study) -> bool:
 def _note(claim: paper.Claim, parts: Sequence[Part], study: Study) -> str:
     if claim.number == 7:
         return "computed, not trained"
-    seeds = max((len(part.effects) for part in parts), default=0)
+    fewest, seeds = (least_or_most((len(part.effects) for part in parts), default=0) for least_or_most in (min, max))
     unfinished = sum(not run.finished for run in study.runs)
-    notes = [f"{seeds} seed{'' if seeds == 1 else 's'}", f"{study.runs[0].num_steps:,} steps"]
+    counted = f"{seeds} seed{'' if seeds == 1 else 's'}" if fewest in (0, seeds) else f"{fewest} to {seeds} seeds"
+    notes = [counted, f"{study.runs[0].num_steps:,} steps"]
     if too_short(study):
         notes.append(f"too short to judge by (fewer than {LEAST_STEPS:,})")
-    if seeds == 1:
-        notes.append("no interval")
+    if 1 in (fewest, seeds):
+        notes.append("no interval" if seeds == 1 else "no interval where there is one seed")
     if unfinished:
         notes.append(f"{unfinished} run{'' if unfinished == 1 else 's'} unfinished")
     if any(not part.effects for part in parts):
