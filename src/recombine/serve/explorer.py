@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -11,48 +11,22 @@ import numpy as np
 from jaxtyping import Array
 
 from recombine.checks import check_number
-from recombine.config import Config
 from recombine.errors import InputError
-from recombine.experiment.evaluate import read_episodes
-from recombine.experiment.rundir import CHECKPOINTS, WEIGHTS
-from recombine.experiment.trained import load_trained
-from recombine.measure.modules import AffineMap, fit_map, scaled_latent
-from recombine.measure.probe import fit_probe
 from recombine.measure.reference import RIDGE_STRENGTH
-from recombine.measure.ridge import Ridge, fit_ridge
-from recombine.model.batch import given_latent, predict_batch
+from recombine.measure.ridge import fit_ridge
+from recombine.model.batch import predict_batch
 from recombine.model.build import Model
 from recombine.model.output import Trace
+from recombine.serve.loaded import Loaded, load, newest, true_latent
 from recombine.serve.scene import NUM_QUERIES, NUM_READ, Scene, Task, context_lengths, fresh_teacher, make_scene
-from recombine.stream import Stream
 from recombine.task.mask import format_mask
-from recombine.task.split import sample_masks
 from recombine.task.teacher import Teacher
-from recombine.train.checkpoint import list_checkpoints
-from recombine.train.step import config_teacher
 
-PROBE_EPISODES = 2_000
 MOST_LOADED = 32
 MOST_RUNS = 2
 TRUE = "true"
 Latent = list[float] | str
 """What replaces a latent: numbers, or `TRUE`, what the task's own latent maps to."""
-
-
-class Loaded(NamedTuple):
-    """A run's model, and what is needed to read its mind."""
-
-    config: Config
-    model: Model
-    step: int
-    teacher: Teacher
-    probe: Ridge | None
-    """From the last residual stream to the teacher's latent."""
-    latent_dim: int | None
-    """Of a latent that can be changed."""
-    to_inferred: AffineMap | None
-    """From the teacher's scaled latent to the model's own, where that can be changed."""
-    stamp: int
 
 
 class Explorer:
@@ -67,7 +41,7 @@ class Explorer:
 
     def describe(self, path: Path) -> dict[str, Any]:
         """What there is to know of a run before a task is composed: as of its newest checkpoint, which then answers."""
-        if (known := self.loaded.get(path)) and known.stamp != _newest(path):
+        if (known := self.loaded.get(path)) and known.stamp != newest(path):
             del self.loaded[path]
         one = self._load(path)
         support = one.config.task.support
@@ -109,7 +83,7 @@ class Explorer:
         answers = []
         for i, (path, run) in enumerate(zip(paths, runs, strict=True)):
             kind = _kind(task, run, teacher)
-            true = _list(_true_latent(run, task)) if run.to_inferred and kind != "control" else None
+            true = _list(true_latent(run, task.latent)) if run.to_inferred and kind != "control" else None
             latent = _replacement(run, latents[i] if i < len(latents) else None, true)
             answers.append({"kind": kind, "true": true, **_answer(run, scene, latent)})
             self._met(path, task.length)
@@ -136,14 +110,7 @@ class Explorer:
 
     def _load(self, path: Path) -> Loaded:
         if path not in self.loaded:
-            stamp = _newest(path)
-            _check_own(path)
-            config, model, step = load_trained(path)
-            if given_latent(model):
-                raise InputError("run", path.name, "is given the latent: there is nothing to infer")
-            teacher, latent_dim = config_teacher(config), _latent_dim(config, model)
-            probe, to_inferred = _fit(config, model, teacher, latent_dim)
-            self.loaded[path] = Loaded(config, model, step, teacher, probe, latent_dim, to_inferred, stamp)
+            self.loaded[path] = load(path)
             self._met(path)
         self.loaded.move_to_end(path)
         while len(self.loaded) > MOST_LOADED:
@@ -222,47 +189,11 @@ def _ridge_r2(scene: Scene) -> float | None:
     return _r2(ridge(scene.query_x)[:, 0], scene)
 
 
-def _fit(
-    config: Config, model: Model, teacher: Teacher, latent_dim: int | None
-) -> tuple[Ridge | None, AffineMap | None]:
-    """On masks trained on: the probe, and the map to the model's latent."""
-    task = config.task
-    episodes = sample_masks(config.seed, Stream.probe, teacher, task.support.masks, task.episode_length, PROBE_EPISODES)
-    reading = read_episodes(config, model, episodes)
-    probe = fit_probe(reading, episodes.latent)
-    to_inferred = None
-    if latent_dim is not None and reading.latent is not None:
-        to_inferred = fit_map(scaled_latent(teacher, episodes.latent), reading.latent)
-    return None if probe is None else probe.residual[-1], to_inferred
-
-
-def _true_latent(run: Loaded, task: Task) -> np.ndarray:
-    """What the model would infer if its inference were right: the image of the true latent."""
-    assert run.to_inferred is not None
-    return run.to_inferred(scaled_latent(run.teacher, task.latent[None])[0])
-
-
-def _check_own(path: Path) -> None:
-    """A run directory may come from anybody: what it points to elsewhere is not read."""
-    checkpoints = path / CHECKPOINTS
-    for one in (checkpoints, *list_checkpoints(checkpoints)):
-        if one.is_symlink():
-            raise InputError("run", path.name, f"its {one.name} is a symbolic link, which serve does not follow")
-
-
 def _check_alike(runs: list[Loaded]) -> None:
     for name in ("input_dim", "hidden_dim", "num_modules", "episode_length"):
         values = [getattr(run.config.task, name) for run in runs]
         if len(set(values)) > 1:
             raise InputError("run", name, f"differs between the two: {values[0]} and {values[1]}")
-
-
-def _latent_dim(config: Config, model: Model) -> int | None:
-    x, y = jnp.zeros((1, config.task.input_dim)), jnp.zeros(1)
-    if not hasattr(model, "execute"):
-        return None
-    latent = jax.eval_shape(lambda: model(x, y, x[0]).trace.latent)
-    return None if latent is None else latent.shape[0]
 
 
 def _replacement(run: Loaded, latent: Latent | None, true: list[float] | None) -> Array | None:
@@ -293,9 +224,3 @@ def _kind(task: Task, run: Loaded, teacher: Teacher) -> str:
 
 def _list(array: Any) -> list[float]:
     return [float(f"{value:.6g}") for value in np.asarray(array, np.float64).tolist()]
-
-
-def _newest(path: Path) -> int:
-    """Changes when a run's checkpoint does."""
-    found = [path / CHECKPOINTS, path / WEIGHTS]
-    return max((one.stat().st_mtime_ns for one in found if one.exists()), default=0)

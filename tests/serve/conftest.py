@@ -1,0 +1,51 @@
+"""The page in a real browser: a directory of runs, its server, and the browser, one of each for all tests of it."""
+
+import json
+import shutil
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import tomli_w
+
+from recombine.cli.serve import demo_directory
+from recombine.experiment.sweep import SELECTION, SELECTION_FORMAT
+from tests.report.browser import Browser
+from tests.serve.browsing import EVIL
+from tests.serve.server import Address, serving
+
+
+@pytest.fixture(scope="package")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo's runs, and one whose every text is hostile."""
+    place = tmp_path_factory.mktemp("place") / "runs"
+    shutil.copytree(demo_directory() / "quick", place / "demo")
+    evil = place / f"evil {EVIL.replace('/', '_')}"
+    shutil.copytree(demo_directory() / "quick/transformer-connected+-seed0", evil)
+    config = tomllib.loads((evil / "config.toml").read_text())
+    config["task"]["support"] = {"name": EVIL, "masks": ["110000", "011111"], "held_out": ["101000"]}
+    (evil / "config.toml").write_text(tomli_w.dumps(config))
+    rows = [json.loads(line) for line in (evil / "metrics.jsonl").read_text().splitlines()]
+    rows[-1] |= {EVIL: EVIL, "probe": {EVIL: [1]}}
+    (evil / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (evil / "status.json").write_text(json.dumps({"state": EVIL, "step": 3, "error": EVIL}))
+    swept = place / f"swept {EVIL.replace('/', '_')}"
+    shutil.copytree(demo_directory() / "quick/transformer-connected+-seed0", swept / "one")
+    line = {"name": "one", "configuration": EVIL, "seed": 0, "point": {EVIL: EVIL}, "num_steps": 10_000}
+    (swept / "sweep.jsonl").write_text(json.dumps(line) + "\n")
+    found = {"format": SELECTION_FORMAT, "step": 10_000, "select": {"ood": {"r2": 0.5}}, "report": {}}
+    (swept / "one" / SELECTION).write_text(json.dumps(found))
+    return place
+
+
+@pytest.fixture(scope="package")
+def server(place: Path) -> Iterator[Address]:
+    with serving(place) as address:
+        yield address
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    with Browser() as browser:
+        yield browser
