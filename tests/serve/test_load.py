@@ -36,12 +36,12 @@ class System:
     [
         ([1.0, 1.0], 0.0, True),
         ([1.0, 0.0], 0.0, False),
-        ([1.0, 0.0], 0.5, False),
+        ([1.0, 0.0], 0.45, False),
         ([1.0, 0.0], 1.0, True),
         ([0.0, 0.0], 2.0, False),
         ([0.3, 0.0], 1.7, False),
         ([0.9, 0.8], 0.3, True),
-        ([0.9, 0.7], 0.1, False),
+        ([0.8, 0.6], 0.05, False),
     ],
 )
 def test_others(monkeypatch: pytest.MonkeyPatch, others: list[float], own: float, busy: bool) -> None:
