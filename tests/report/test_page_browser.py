@@ -255,7 +255,7 @@ def test_tables_and_controls_have_names(browser: Browser, place: Path) -> None:
 def test_a_tooltip_has_the_exact_value(browser: Browser, place: Path) -> None:
     browser.open(place / "half.html")
     x, y = browser.evaluate(
-        "(() => { const e = document.querySelector('[data-panel=in_dist] .mark-symbol path:last-of-type');"
+        "(() => { const e = [...document.querySelectorAll('[data-panel=in_dist] .mark-symbol path')].at(-1);"
         " e.scrollIntoView({block: 'center'}); const r = e.getBoundingClientRect();"
         " return [r.x + r.width / 2, r.y + r.height / 2]; })()"
     )
@@ -268,3 +268,4 @@ def test_a_tooltip_has_the_exact_value(browser: Browser, place: Path) -> None:
     value = run.rows[-1]["in_dist"]["r2"]
     assert f"{step:,}" in text
     assert f"{value:.4f}" in text
+    assert run.model in text

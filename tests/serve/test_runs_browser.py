@@ -159,6 +159,13 @@ def test_seeds_have_a_mean_and_an_interval(browser: Browser, tmp_path: Path) -> 
         half = 4.302652729911275 * 0.01 / 3**0.5  # of Student's t with two degrees of freedom
         found = [float(last[name]) for name in ("mean", "low", "high", "seeds")]
         assert found == pytest.approx([0.71, 0.71 - half, 0.71 + half, 3], abs=1e-6)
+        box = "document.querySelector('#curves svg').getBoundingClientRect()"
+        left, top, width, height = browser.evaluate(f"(({{x, y, width, height}}) => [x, y, width, height])({box})")
+        for shift in (0, 4):
+            place = {"x": left + width / 2 + shift, "y": top + height / 2}
+            browser.call("Input.dispatchMouseEvent", type="mouseMoved", **place)
+        browser.wait_for("document.querySelector('#vg-tooltip-element.visible') !== null")
+        assert "run" in browser.evaluate("document.querySelector('#vg-tooltip-element td.value').innerText")
         axis = "[...document.querySelectorAll('#curves .role-axis-label text')].map((one) => one.textContent)"
         shown = set(browser.evaluate(axis))
         assert "0.70" in shown or "0.7" in shown

@@ -151,10 +151,13 @@ def _color(names: list[str], shown: list[str]) -> alt.Color:
 
 def _tooltip(panel: Panel, x_title: str) -> list[alt.Tooltip]:
     number = ".4g" if panel.log else ".4f"
+    # Of the nearest point, Vega-Lite finds only what has a format, even if it is text.
+    text = {"format": "s", "formatType": "toString"}
+    steps = x_title == "step"
     return [
-        alt.Tooltip("model:N"),
-        *([alt.Tooltip("name:N", title="curve")] if any(one.name for one in panel.series) else []),
-        alt.Tooltip("x:Q", title=x_title, format=",") if x_title == "step" else alt.Tooltip("x:N", title=x_title),
+        alt.Tooltip("model:N", **text),
+        *([alt.Tooltip("name:N", title="curve", **text)] if any(one.name for one in panel.series) else []),
+        alt.Tooltip("x:Q", title=x_title, format=",") if steps else alt.Tooltip("x:N", title=x_title, **text),
         alt.Tooltip("mean:Q", title=f"{panel.y_title}, mean", format=number),
         alt.Tooltip("low:Q", format=number),
         alt.Tooltip("high:Q", format=number),

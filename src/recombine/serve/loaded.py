@@ -1,4 +1,4 @@
-"""A trained model as the explorer has it: its parameters, its teacher, and what reads its mind."""
+"""A trained model as the explorer has it: its parameters, its teacher, what reads its mind."""
 
 from pathlib import Path
 from typing import NamedTuple

@@ -33,6 +33,7 @@ recombine.curves = (() => {
   }
 
   const narrow = () => byId("curves").clientWidth < 480;
+  // Of the nearest point, Vega-Lite finds only what has a format, even if it is text: hence `toString` below.
   const near = { name: "near", select: { type: "point", on: "pointermove", nearest: true, clear: "pointerout", fields: ["runs", "step"] } };
 
   // `alike`: the names of lines that colour and dashes do not tell apart.
@@ -59,7 +60,7 @@ recombine.curves = (() => {
           encoding: { y, shape: { field: "runs", type: "nominal", scale: { domain: alike }, legend: { ...below, columns: 1, labelLimit: Math.max(120, byId("curves").clientWidth - 60) } } } }] : []),
         ...(few ? [{ data: { name: "points" }, params: [near], mark: { type: "point", filled: true, size: 60 },
           encoding: { y, opacity: { condition: { param: "near", empty: false, value: 1 }, value: 0 },
-            tooltip: [{ field: "runs" }, { field: "step", format: "," }, { field: "mean", format: ".4f" }, { field: "seeds", title: "seeds" }] } }] : []),
+            tooltip: [{ field: "runs", format: "s", formatType: "toString" }, { field: "step", format: "," }, { field: "mean", format: ".4f" }, { field: "seeds", title: "seeds" }] } }] : []),
       ],
     };
   }
