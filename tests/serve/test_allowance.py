@@ -108,6 +108,15 @@ def test_what_was_used_on_an_idle_machine_is_not_paid_for_later(monkeypatch: pyt
     assert limited.owed() == 0, "there is all of a burst"
 
 
+def test_a_long_time_with_little_to_do_is_not_held_against_who_comes_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that nobody asks has a little to do all the same, for hours; less than its share."""
+    machine = Machine(monkeypatch, busy=1.0)
+    limited = machine.allowance()
+    machine.sleep(7_200)
+    machine.used += 0.01 * 7_200
+    assert limited.owed() == 0
+
+
 def test_nobody_waits_longer_than_patience_has(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch, busy=1.0)
     limited = machine.allowance()

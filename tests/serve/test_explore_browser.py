@@ -131,6 +131,13 @@ def test_explore_before_there_is_anything(browser: Browser, tmp_path: Path) -> N
         assert_clean(browser, server)
 
 
+def test_a_link_that_asks_for_what_cannot_be(browser: Browser, server: Address) -> None:
+    link = urlencode({"run0": "demo/transformer-connected+-seed0", "weights": "0,0,0,0,0,0"})
+    browser.open(f"{server.url}/#explore&{link}", ready="explore", patience=LOADING)
+    assert "at least one module must be active" in browser.evaluate("document.getElementById('trouble').textContent")
+    assert browser.evaluate("document.getElementById('summary').textContent") == "", "nothing is being loaded any more"
+
+
 def test_masks_of_any_number_of_modules(browser: Browser, server: Address, place: Path) -> None:
     """The hostile run's support: a pair and five at once trained on, a pair held out."""
     (name,) = [path.name for path in place.iterdir() if path.name.startswith("evil")]

@@ -182,6 +182,23 @@ def test_a_link_on_another_page(browser: Browser, server: Address) -> None:
     assert browser.evaluate("document.getElementById('filter').value") == "discon"
 
 
+def test_a_page_that_was_there_before_the_runs(browser: Browser, tmp_path: Path) -> None:
+    """They are selected as they come, and judged; until somebody selects otherwise."""
+    with serving(tmp_path) as server:
+        browser.open(f"{server.url}/#runs", ready="runs", patience=LOADING)
+        browser.wait_for("document.getElementById('live').textContent === 'live'")
+        count = "document.getElementById('count').textContent"
+        for i in range(2):
+            shutil.copytree(demo_directory() / "quick/transformer-connected+-seed0", tmp_path / f"study/run{i}")
+            browser.wait_for(f"{count} === '{i + 1} of {i + 1} runs, {i + 1} selected'")
+        browser.wait_for("document.querySelectorAll('#claims li').length === 7", LOADING)
+        browser.wait_for("document.querySelector('#curves svg') !== null")
+        click(browser, "#pick-none")
+        shutil.copytree(demo_directory() / "quick/transformer-connected+-seed0", tmp_path / "study/run2")
+        browser.wait_for(f"{count} === '3 of 3 runs, 0 selected'")
+        assert_clean(browser, server)
+
+
 def test_runs_on_a_phone(browser: Browser, server: Address) -> None:
     for width in (320, 390):
         browser.open(f"{server.url}/#runs", width=width, ready="runs", patience=LOADING)

@@ -152,7 +152,7 @@ def _color(names: list[str], shown: list[str]) -> alt.Color:
 def _tooltip(panel: Panel, x_title: str) -> list[alt.Tooltip]:
     number = ".4g" if panel.log else ".4f"
     # Of the nearest point, Vega-Lite finds only what has a format, even if it is text.
-    text = {"format": "s", "formatType": "toString"}
+    text: dict[str, Any] = {"format": "s", "formatType": "toString"}
     steps = x_title == "step"
     return [
         alt.Tooltip("model:N", **text),

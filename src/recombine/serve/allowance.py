@@ -34,9 +34,9 @@ class Allowance:
 
     def owed(self) -> float:
         clock, used, busy = time.monotonic(), self.used(), self.load.is_busy()
-        self.left = min(self.burst, self.left + self.share * (clock - self.clock))
-        if busy:  # what is used while nobody needs it costs nothing
-            self.left = max(self.left - (used - self.counted), -self.most_owed)
+        spent = used - self.counted if busy else 0.0  # what is used while nobody needs it costs nothing
+        left = self.left + self.share * (clock - self.clock) - spent
+        self.left = min(self.burst, max(left, -self.most_owed))
         self.clock, self.counted = clock, used
         return min(LONGEST, max(SHORTEST, -self.left / self.share)) if self.left < 0 and busy else 0.0
 

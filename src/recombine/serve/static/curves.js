@@ -173,7 +173,7 @@ recombine.curves = (() => {
       metric, intervals: points.some((point) => point.low !== null), few: points.length <= FEW_POINTS, low, alike,
     });
     const words = `At the end of what was measured: ${listed(lines, (line) => `${last(line)} at step ${line.points.at(-1).step.toLocaleString("en")}`)}`;
-    return plot("curves", spec, alike.length ? { points: inside, symbols } : { points: inside }, { rows: points, words });
+    return plot("curves", spec, alike.length ? { points: inside, symbols } : { points: inside }, { rows: points, about: metric, words });
   }
 
   return { show, abandon() { turn += 1; }, forget: (name) => known.delete(name) };

@@ -172,6 +172,7 @@
       throw error;
     }
     key = now;
+    byId("summary").replaceChildren();
     drawForm();
     allow(true);
   }

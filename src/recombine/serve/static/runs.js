@@ -4,6 +4,7 @@
   const { byId, element, ask, say, number, writeAddress, trouble, curves, claims } = recombine;
   const runs = new Map();
   const rows = new Map();
+  const MANY_PICKED = 24; // of a study, without being asked
   const state = { filter: "", sort: "name", down: false, picked: new Set(), metric: "ood", means: true, study: "" };
   let sweeps = [];
 
@@ -95,7 +96,14 @@
     ]);
   }
 
+  // The study's first runs, and those that come, until somebody selects otherwise.
+  let follows = false;
+  function follow() {
+    for (const run of runs.values()) if (run.study === state.study && state.picked.size < MANY_PICKED) state.picked.add(run.name);
+  }
+
   function pick(name, on) {
+    follows = false;
     if (on) state.picked.add(name);
     else state.picked.delete(name);
     changed();
@@ -163,7 +171,8 @@
       state.study = parameters.get("study") ?? "";
       studies();
       state.picked = new Set(parameters.has("all") ? [...runs.values()].filter(shown).map((run) => run.name) : parameters.getAll("run").filter((name) => runs.has(name)));
-      if (!state.picked.size && !parameters.has("none")) for (const run of [...runs.values()].filter((one) => one.study === state.study).slice(0, 24)) state.picked.add(run.name);
+      follows = !state.picked.size && !parameters.has("none");
+      if (follows) follow();
       byId("filter").value = state.filter;
       byId("metric").value = state.metric;
       byId("means").checked = state.means;
@@ -190,12 +199,17 @@
         row.classList.add("fresh"); // for a moment
         setTimeout(() => row.classList.remove("fresh"), 800);
       }
-      arrange();
       sweeps = now;
       claims.sweeps(sweeps);
+      const { study } = state;
       studies();
+      const before = state.picked.size;
+      if (follows) follow();
+      refill();
+      arrange();
       if (byId("runs").hidden) return;
-      if (gone.length) changed();
+      if (state.study !== study) claims.show(state.study);
+      if (gone.length || state.picked.size !== before) changed();
       else if (measured) curves.show(question).then(() => trouble(null), (error) => trouble(error.message));
       if (gone.length || some.some((run) => run.study === state.study)) claims.later(2000);
     },
@@ -219,11 +233,13 @@
     arrange();
   }, { passive: true });
   byId("pick-all").addEventListener("click", () => {
+    follows = false;
     for (const run of runs.values()) if (shown(run)) state.picked.add(run.name);
     refill();
     changed();
   });
   byId("pick-none").addEventListener("click", () => {
+    follows = false;
     state.picked.clear();
     refill();
     changed();
