@@ -51,7 +51,19 @@ def test_a_whole_directory(runs: Path, tmp_path: Path, capsys: pytest.CaptureFix
 def test_without_parameters_there_is_no_model(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["export", str(runs / "seed0"), "--out", str(tmp_path / "shared")]) == 0
     assert main(["eval", str(tmp_path / "shared" / "seed0")]) == 2
-    assert "no good checkpoint" in capsys.readouterr().err
+    assert "has no parameters; `recombine export --weights`" in capsys.readouterr().err
+
+
+def test_what_was_examined_is_told_without_parameters(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same card, and nothing is measured for it."""
+    assert main(["eval", "--json", str(runs / "seed1")]) == 0
+    card = capsys.readouterr().out
+    assert main(["export", str(runs), "--out", str(tmp_path / "shared")]) == 0
+    capsys.readouterr()
+    assert main(["eval", "--json", str(tmp_path / "shared" / "seed1")]) == 0
+    assert capsys.readouterr().out == card
 
 
 @pytest.mark.parametrize("damage", [b"", b"x" * 64, (1 << 60).to_bytes(8, "little") + b"{}"])

@@ -45,13 +45,17 @@ class Eval:
                 raise InputError("runs", str(path), f"not a run directory: it has no {CONFIG}")
         prepare(self.threads)
         from recombine.experiment.interrupt import run_interruptibly
-        from recombine.experiment.trained import load_trained
+        from recombine.experiment.trained import has_parameters, load_trained
         from recombine.model.own import import_model
         from recombine.report.card import print_card
+        from recombine.report.collect import read_run
 
         if self.model:
             import_model(self.model)
-        trained = {path: load_trained(path) for path in self.runs}  # all can be read before the first is measured
+        trained = {  # all can be read before the first is measured
+            path: None if read_run(path).scorecard and not has_parameters(path) else load_trained(path)
+            for path in self.runs
+        }
 
         def examine(request: "StopRequest") -> dict[str, Any]:
             with request.may_leave(lambda: None):
@@ -65,23 +69,33 @@ class Eval:
             print_card(path, card)
 
 
-def scorecard(path: Path, trained: "Trained") -> dict[str, Any]:
-    """All that is measured of a run's newest checkpoint; what is stored already is not measured again."""
+def scorecard(path: Path, trained: "Trained | None") -> dict[str, Any]:
+    """All that is measured of a run's newest checkpoint; what is stored already is not measured again.
+
+    Without a model all of it is: such a run was exported without its parameters, after it had been examined.
+    """
     from recombine.experiment.evaluate import examination, measurements
     from recombine.experiment.reference import REFERENCES_DIRECTORY, store_references
+    from recombine.experiment.rundir import run_config
     from recombine.experiment.scorecard import store_scorecard
     from recombine.report.collect import read_run
     from recombine.train.step import config_teacher
 
-    config, model, step = trained
     run = read_run(path)
-    row = next((row for row in reversed(run.rows) if row["step"] == step), None)
-    if row is None:  # the newest checkpoint lies between two measurements
-        note(f"{path}: measuring at step {step}")
-        row = dict(measurements(config, model, examination(config, config_teacher(config))))
-    note(f"{path}: examining")
-    card = store_scorecard(path, trained)
+    if trained is None:
+        note(f"{path}: its parameters are not here; this is what was measured where they were")
+        config, row, card = run_config(path), run.rows[-1], run.scorecard
+        assert card is not None
+    else:
+        config, model, step = trained
+        row = next((row for row in reversed(run.rows) if row["step"] == step), None)
+        if row is None:  # the newest checkpoint lies between two measurements
+            note(f"{path}: measuring at step {step}")
+            row = {"step": step} | dict(measurements(config, model, examination(config, config_teacher(config))))
+        note(f"{path}: examining")
+        card = store_scorecard(path, trained)
     references = store_references(path.parent / REFERENCES_DIRECTORY, config)
     scores = {name: value for name, value in row.items() if name not in ("step", "loss")}
+    step = row["step"]
     head = {"model": run.model, "support": run.support, "seed": run.seed, "step": step, "num_steps": run.num_steps}
     return head | scores | {k: v for k, v in card.items() if k not in ("format", "step")} | {"references": references}
