@@ -138,6 +138,18 @@ def test_a_link_that_asks_for_what_cannot_be(browser: Browser, server: Address) 
     assert browser.evaluate("document.getElementById('summary').textContent") == "", "nothing is being loaded any more"
 
 
+def test_a_first_model_of_other_sizes_brings_its_second(browser: Browser) -> None:
+    with serving(demo_directory()) as server:
+        browser.open(f"{server.url}/#explore", ready="explore", patience=LOADING)
+        chosen = "['run0', 'run1'].map((id) => document.getElementById(id).value)"
+        for size in ("quick", "paper"):
+            browser.evaluate(put("#run0", f"{size}/transformer-connected+-seed0"))
+            browser.evaluate("document.getElementById('run0').dispatchEvent(new Event('change'))")
+            pair = [f"{size}/{model}-connected+-seed0" for model in ("transformer", "hypertransformer")]
+            assert browser.evaluate(chosen) == pair
+        assert_clean(browser, server)
+
+
 def test_masks_of_any_number_of_modules(browser: Browser, server: Address, place: Path) -> None:
     """The hostile run's support: a pair and five at once trained on, a pair held out."""
     (name,) = [path.name for path in place.iterdir() if path.name.startswith("evil")]

@@ -23,6 +23,9 @@ def test_runs(browser: Browser, server: Address) -> None:
     assert browser.evaluate(f"{rows}.length") == 8
     browser.evaluate(put("#filter", "disconnected hyper"))
     assert browser.evaluate(f"{rows}.length") == 1
+    browser.evaluate(put("#filter", "-hyper -disconnected demo"))
+    names = f"{rows}.map((row) => row.children[1].textContent).sort()"
+    assert browser.evaluate(names) == ["demo/transformer-connected+-seed0", "demo/transformer-connected-seed0"]
     browser.evaluate(put("#filter", ""))
     focused = "select demo/transformer-disconnected-seed0"
     browser.evaluate(f"document.querySelector('input[aria-label=\"{focused}\"]').focus()")

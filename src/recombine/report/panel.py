@@ -76,10 +76,11 @@ def tables(study: "Study", panel: Panel, chosen: Callable[["RunRecord"], bool]) 
 
 def chart(study: "Study", panel: Panel, legend: list[str]) -> alt.LayerChart:
     """The panel's layers over the tables of its name; its size, title and look are the caller's."""
-    color = _color(models(study), legend)
-    if not panel.rows:
-        return _curves(panel, color, max((row["step"] for run in study.runs for row in run.rows), default=0) or 1)
-    return _rows(panel, color, shown_models(study, [panel]))
+    color, tooltip = _color(models(study), legend), _tooltip(panel, several=len(study.seeds) > 1)
+    if panel.rows:
+        return _rows(panel, color, tooltip, shown_models(study, [panel]))
+    last_step = max((row["step"] for run in study.runs for row in run.rows), default=0) or 1
+    return _curves(panel, color, tooltip, last_step)
 
 
 def shown_models(study: "Study", shown: Iterable[Panel]) -> list[str]:
@@ -149,23 +150,23 @@ def _color(names: list[str], shown: list[str]) -> alt.Color:
     return alt.Color("model:N", scale=alt.Scale(domain=names), legend=legend)
 
 
-def _tooltip(panel: Panel, x_title: str) -> list[alt.Tooltip]:
+def _tooltip(panel: Panel, several: bool) -> list[alt.Tooltip]:
+    """What a point tells: with its interval, where there are `several` seeds."""
     number = ".4g" if panel.log else ".4f"
     # Of the nearest point, Vega-Lite finds only what has a format, even if it is text.
     text: dict[str, Any] = {"format": "s", "formatType": "toString"}
-    steps = x_title == "step"
+    x_title, steps = panel.x_title, panel.x_title == "step"
     return [
         alt.Tooltip("model:N", **text),
         *([alt.Tooltip("name:N", title="curve", **text)] if any(one.name for one in panel.series) else []),
         alt.Tooltip("x:Q", title=x_title, format=",") if steps else alt.Tooltip("x:N", title=x_title, **text),
         alt.Tooltip("mean:Q", title=f"{panel.y_title}, mean", format=number),
-        alt.Tooltip("low:Q", format=number),
-        alt.Tooltip("high:Q", format=number),
+        *(alt.Tooltip(f"{end}:Q", format=number) for end in ("low", "high") if several),
         alt.Tooltip("seeds:Q"),
     ]
 
 
-def _curves(panel: Panel, color: alt.Color, last_step: int) -> Any:
+def _curves(panel: Panel, color: alt.Color, tooltip: list[alt.Tooltip], last_step: int) -> Any:
     low, _ = panel.domain
     steps = panel.x_title == "step"
     x = (
@@ -204,7 +205,7 @@ def _curves(panel: Panel, color: alt.Color, last_step: int) -> Any:
         shown.mark_circle(size=55)
         .encode(
             opacity=alt.condition(hover, alt.value(1), alt.value(1 if few else 0)),
-            tooltip=_tooltip(panel, panel.x_title),
+            tooltip=tooltip,
         )
         .add_params(hover)
     )
@@ -234,7 +235,7 @@ def _reference_layers(panel: Panel, x: alt.X) -> list[Any]:
     return [lines, labels]
 
 
-def _rows(panel: Panel, color: alt.Color, present: list[str]) -> Any:
+def _rows(panel: Panel, color: alt.Color, tooltip: list[alt.Tooltip], present: list[str]) -> Any:
     low, _ = panel.domain
     y = alt.Y(
         "x:N",
@@ -245,7 +246,6 @@ def _rows(panel: Panel, color: alt.Color, present: list[str]) -> Any:
     x = alt.X("mean:Q", title=panel.y_title, scale=_value_scale(panel), axis=_value_axis(panel))
     means = alt.Chart(alt.NamedData(f"{panel.name}_means")).transform_filter("isValid(datum.mean)")
     place = {"y": y, "yOffset": alt.YOffset("model:N", scale=alt.Scale(domain=present)), "color": color}
-    tooltip = _tooltip(panel, panel.x_title)
     ceiling = "datum.name === 'ceiling'"
     bars = (
         means.transform_filter("isValid(datum.low)")

@@ -37,10 +37,15 @@
       const first = done.filter((run) => run.model === "transformer").sort((a, b) => (b.support === "connected+") - (a.support === "connected+") || b.step - a.step).find((run) => mates(run).length) ?? done[0] ?? able[0];
       state.runs = [first?.name ?? "", (first && mates(first)[0]?.name) ?? ""];
     }
-    // Two models are shown the same task, so their tasks have the same sizes.
+    // Two models are shown the same task, so their tasks have the same sizes: with another first comes another second.
     const isHere = (name) => recombine.runs.all.has(name);
     const alike = names.filter((name) => sizes(name) === sizes(state.runs[0]));
-    if (isHere(state.runs[1]) && isHere(state.runs[0]) && !alike.includes(state.runs[1])) state.runs[1] = "";
+    if (isHere(state.runs[1]) && isHere(state.runs[0]) && !alike.includes(state.runs[1])) {
+      const [first, second] = state.runs.map((name) => recombine.runs.all.get(name));
+      const likeness = (run) => (run.study === first.study) * 4 + (run.support === first.support) * 2 + (run.seed === first.seed);
+      state.runs[1] = able.filter((run) => run !== first && run.model === second.model && alike.includes(run.name))
+        .sort((a, b) => likeness(b) - likeness(a))[0]?.name ?? "";
+    }
     state.runs.forEach((name, i) => {
       const select = byId(`run${i}`);
       // What was chosen stays, and is not exchanged for another, when its directory goes.

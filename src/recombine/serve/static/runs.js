@@ -10,7 +10,9 @@
 
   const naming = new Intl.Collator("en", { numeric: true });
   const words = (run) => [run.name, run.model, run.support, run.state].join(" ").toLowerCase();
-  const shown = (run) => state.filter.toLowerCase().split(/\s+/).every((word) => words(run).includes(word));
+  // Every word has to be there; with a minus before it, must not.
+  const fits = (text, word) => (/^-./.test(word) ? !text.includes(word.slice(1)) : text.includes(word));
+  const shown = (run) => state.filter.toLowerCase().split(/\s+/).every((word) => fits(words(run), word));
 
   function cells(run) {
     const step = run.num_steps ? `${run.step.toLocaleString("en")} / ${run.num_steps.toLocaleString("en")}` : "–";
