@@ -1,7 +1,9 @@
 """What the other readings of the paper do to its claims: the verdicts of `quick` with one reading exchanged."""
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from recombine import paper
@@ -11,7 +13,9 @@ from recombine.report.series import lookup, pooled_r2
 from recombine.report.verdict import HOLDS, NOT_ENOUGH, Verdict, judge
 
 MODELS = ("transformer", "hypertransformer")
+PANEL_D = ("connected", "disconnected")
 CLAIMS = range(1, 7)  # the seventh is computed, not trained
+HERE = Path(__file__).parent
 FIELDS = {
     "model.causal": "causal attention",
     "model.position_bias": "T5's bias: {}",
@@ -72,7 +76,7 @@ def alternatives(
     for field, words in FIELDS.items():
         yield from _swept(field, words, base, swept)
     yield "control: fresh modules, the readout kept", [_with_row(run, _kept_readout) for run in base]
-    yield "panel D on the 7 masks outside both supports", [_with_row(run, _outside_both(run)) for run in base]
+    yield "panel D on the 7 masks outside both supports", [_outside_both(run) for run in base]
     for kind, words in (("each", "probe on each of the context's tokens"), ("mean", "probe on the mean of its tokens")):
         yield words, [_with_row(run, _probe_tokens(run, kind)) for run in base]
     one_teacher = [run for run in taught if run.config["teacher_seed"] == 0]
@@ -120,16 +124,23 @@ def _kept_readout(row: dict[str, Any]) -> dict[str, Any]:
     return {"control": row["control_modules"]}
 
 
-def _outside_both(run: RunRecord) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    trained = {*paper.SUPPORTS["connected"], *paper.SUPPORTS["disconnected"]}
+def _outside_both(run: RunRecord) -> RunRecord:
+    """On the masks that neither support of panel D trains on: model, ridge and oracle."""
+    if run.support not in PANEL_D:
+        return run
+    trained = {mask for name in PANEL_D for mask in paper.SUPPORTS[name]}
 
-    def change(row: dict[str, Any]) -> dict[str, Any]:
-        if run.support not in ("connected", "disconnected"):
-            return {}
-        masks = row["ood"]["masks"]
-        return {"ood": row["ood"] | {"r2": pooled_r2(masks, [mask for mask in masks if mask not in trained])}}
+    def read(masks: dict[str, Any]) -> dict[str, Any]:
+        return {"ood": {"r2": pooled_r2(masks, [mask for mask in masks if mask not in trained])}}
 
-    return change
+    found = [one for one in reference_masks() if (one["support"], one["seed"]) == (run.support, run.seed)]
+    references = (run.references or {}) | {one["reference"]: read(one["masks"]) for one in found}
+    return replace(_with_row(run, lambda row: read(row["ood"]["masks"])), references=references)
+
+
+def reference_masks() -> list[dict[str, Any]]:
+    """What reference_masks.py found."""
+    return json.loads((HERE / "reference_masks.json").read_text())
 
 
 def _probe_tokens(run: RunRecord, kind: str) -> Callable[[dict[str, Any]], dict[str, Any]]:

@@ -134,6 +134,12 @@ def test_what_scripts_found_is_of_these_runs(script: Callable[[str], ModuleType]
         seeds = {row["seed"] for row in found["covariance"] if row["study"] == study}
         assert seeds <= {run.config["seed"] for run in script("records").study(study).runs if run.finished}
         assert f"`{study}`" in script("tables").TABLES["covariance"]()
+    for row in json.loads((EVIDENCE / "reference_masks.json").read_text()):
+        (path,) = EVIDENCE.glob(f"quick/references/{row['support']}-*-seed{row['seed']}-*.json")
+        known = json.loads(path.read_text())["scores"][row["reference"]]["ood"]["r2"]
+        masks = row["masks"].values()
+        error, spread = (sum(one["episodes"] * one[key] for one in masks) for key in ("mse", "spread"))
+        assert 1 - error / spread == pytest.approx(known, abs=1e-6)
     for row in found["execution"]:
         path = EVIDENCE / row["study"] / "hypertransformer-connected+-seed0" / "scorecard.json"
         assert row["inferred"] == pytest.approx(
@@ -198,6 +204,9 @@ def test_the_other_readings_change_what_they_say(script: Callable[[str], ModuleT
             error, spread = (sum(one["episodes"] * one[key] for one in kept) for key in ("mse", "spread"))
             assert len(kept) == 7
             assert after.rows[-1]["ood"]["r2"] == pytest.approx(1 - error / spread)
+            ridge, ridge_before = (run.references["ridge"]["ood"]["r2"] for run in (after, before))
+            assert ridge != ridge_before
+            assert ridge == pytest.approx(ridge_before, abs=0.1)
         elif before.support == "connected+":
             assert after.rows == before.rows
 
