@@ -1,21 +1,18 @@
-"""What the probe decodes, the masks or the weights within them: `python evidence/decoding.py`, some minutes.
+"""What the probe decodes, the masks or the weights within them: `python evidence/decoding.py [DIRECTORY ...]`.
 
-Of the trained models in src/recombine/demo, on `connected+`; writes decoding.json.
+Of the trained models on `connected+`, the demo's and those in the directories; some minutes. Writes decoding.json.
 """
 
-import json
-from pathlib import Path
+import sys
 
 import numpy as np
+from measured import keep, main_runs
 
-from recombine.cli.serve import demo_directory
 from recombine.experiment.evaluate import examination, read_episodes
 from recombine.experiment.trained import load_trained
 from recombine.measure.probe import decoding_r2, fit_probe
 from recombine.measure.ridge import Ridge
 from recombine.train.step import config_teacher
-
-HERE = Path(__file__).parent
 
 
 def told(fit: Ridge, features: np.ndarray, z: np.ndarray, masks: np.ndarray) -> dict[str, float]:
@@ -33,7 +30,7 @@ def told(fit: Ridge, features: np.ndarray, z: np.ndarray, masks: np.ndarray) -> 
 
 def main() -> None:
     found = []
-    for path in sorted(demo_directory().glob("*/*-connected+-seed0")):
+    for path in main_runs("*", sys.argv[1:]):
         config, model, _ = load_trained(path)
         on = examination(config, config_teacher(config))
         probe = fit_probe(read_episodes(config, model, on.probe), on.probe.latent)
@@ -45,9 +42,9 @@ def main() -> None:
             if probe.latent is not None:
                 places["inferred latent"] = (probe.latent, np.asarray(reading.latent, float))
             for place, (fit, features) in places.items():
-                row = {"study": path.parent.name, "model": config.model.label, "place": place, "split": split}
-                found.append(row | told(fit, features, z, masks))
-    (HERE / "decoding.json").write_text("[\n" + ",\n".join(map(json.dumps, found)) + "\n]\n")
+                row = {"study": path.parent.name, "model": config.model.label, "seed": config.seed}
+                found.append(row | {"place": place, "split": split} | told(fit, features, z, masks))
+    keep("decoding", found)
 
 
 if __name__ == "__main__":

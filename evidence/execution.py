@@ -1,12 +1,13 @@
-"""Tasks of k active modules with the true latent: does inference fail, or execution? `python evidence/execution.py`.
+"""Tasks of k active modules with the true latent: `python evidence/execution.py [DIRECTORY ...]`.
 
-Of the hypertransformers in src/recombine/demo, on `connected+`; some minutes. Writes execution.json.
+Does inference fail, or execution? Of the hypertransformers on `connected+`, the demo's and those in the directories; some
+minutes. Writes execution.json.
 """
 
-import json
-from pathlib import Path
+import sys
 
-from recombine.cli.serve import demo_directory
+from measured import keep, main_runs
+
 from recombine.experiment.evaluate import probe_episodes, read_episodes
 from recombine.experiment.scorecard import active_modules_episodes
 from recombine.experiment.trained import load_trained
@@ -14,12 +15,10 @@ from recombine.measure.intervene import LatentMaps, intervene_on_latent
 from recombine.measure.modules import fit_map, scaled_latent
 from recombine.train.step import config_teacher
 
-HERE = Path(__file__).parent
-
 
 def main() -> None:
     found = []
-    for path in sorted(demo_directory().glob("*/hypertransformer-connected+-seed0")):
+    for path in main_runs("hypertransformer", sys.argv[1:]):
         config, model, _ = load_trained(path)
         teacher = config_teacher(config)
         fitted_on = probe_episodes(config, teacher)
@@ -31,9 +30,9 @@ def main() -> None:
             reading = read_episodes(config, model, episodes)
             v = scaled_latent(teacher, episodes.latent)
             scores = intervene_on_latent(model, teacher, episodes, reading, v, maps)._asdict()
-            row = {"study": path.parent.name, "k": k}
+            row = {"study": path.parent.name, "seed": config.seed, "k": k}
             found.append(row | {kind: scores[kind] for kind in ("inferred", "true", "ceiling")})
-    (HERE / "execution.json").write_text("[\n" + ",\n".join(map(json.dumps, found)) + "\n]\n")
+    keep("execution", found)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Tables of the smaller studies, one for each question."""
 
 import json
+from typing import Any
 
 from records import APART, HERE, MAIN, H, T, apart, chosen, mask_r2, percent, r2, reference, study, sweep
 
@@ -102,20 +103,25 @@ def covariance() -> str:
 def execution() -> str:
     """The hypertransformer on tasks of k active modules, as it infers them and with the true latent."""
     found = json.loads((HERE / "execution.json").read_text())
-    rows = []
+    rows, ks = [], sorted({row["k"] for row in found})
     for name in dict.fromkeys(row["study"] for row in found):
         for kind in ("inferred", "true", "ceiling"):
-            rows.append((f"`{name}`", kind, *(fixed(row[kind]) for row in found if row["study"] == name)))
-    return table(("", "latent", *(f"k = {k}" for k in sorted({row["k"] for row in found}))), rows, left=2)
+            cells = (with_interval([row[kind] for row in found if (row["study"], row["k"]) == (name, k)]) for k in ks)
+            rows.append((f"`{name}`", kind, *cells))
+    return table(("", "latent", *(f"k = {k}" for k in ks)), rows, left=2)
 
 
 def decoding() -> str:
     """What the probe decodes: masks, or the weights within them."""
-    rows = []
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in json.loads((HERE / "decoding.json").read_text()):
-        where = {"in_dist": "trained", "ood": "held out"}[row["split"]]
-        cells = (fixed(row["all"]), percent(row["mask"]), fixed(row["within"]))
-        rows.append((f"`{row['study']}`", row["model"], row["place"], where, *cells))
+        groups.setdefault((row["study"], row["model"], row["place"], row["split"]), []).append(row)
+    rows = []
+    for (name, model, place, split), seeds in groups.items():
+        r2_of_z, told, within = ([row[key] for row in seeds] for key in ("all", "mask", "within"))
+        masks = " to ".join(dict.fromkeys((percent(min(told)), percent(max(told)))))
+        where = {"in_dist": "trained", "ood": "held out"}[split]
+        rows.append((f"`{name}`", model, place, where, with_interval(r2_of_z), masks, with_interval(within)))
     head = ("", "model", "probe on", "masks", "R² of z", "mask told", "R² of z within masks")
     return table(head, rows, left=4)
 

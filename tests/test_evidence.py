@@ -123,7 +123,7 @@ def test_what_scripts_found_is_of_these_runs(script: Callable[[str], ModuleType]
         known = json.loads(path.read_text())["scores"]["trained_covariance"]
         assert [row["in_dist"], row["ood"]] == pytest.approx([known["in_dist"]["r2"], known["ood"]["r2"]], abs=1e-9)
     for row in found["decoding"]:
-        (last,) = last_rows(f"{row['study']}/{row['model']}-connected+-seed0")
+        (last,) = last_rows(f"{row['study']}/{row['model']}-connected+-seed{row['seed']}")
         known = (
             last["probe"]["latent"][row["split"]]
             if row["place"] == "inferred latent"
@@ -141,7 +141,7 @@ def test_what_scripts_found_is_of_these_runs(script: Callable[[str], ModuleType]
         error, spread = (sum(one["episodes"] * one[key] for one in masks) for key in ("mse", "spread"))
         assert 1 - error / spread == pytest.approx(known, abs=1e-6)
     for row in found["execution"]:
-        path = EVIDENCE / row["study"] / "hypertransformer-connected+-seed0" / "scorecard.json"
+        path = EVIDENCE / row["study"] / f"hypertransformer-connected+-seed{row['seed']}" / "scorecard.json"
         assert row["inferred"] == pytest.approx(
             json.loads(path.read_text())["active_modules"][str(row["k"])]["r2"], abs=1e-4
         )
@@ -180,7 +180,9 @@ def test_execution_with_the_true_latent(study: str) -> None:
     code = np.column_stack([v, np.ones(len(v))]) @ to_inferred
     found = network(np.einsum("em,mhd->ehd", code, modules), readout.ravel(), x) + bias
     (known,) = [
-        row for row in json.loads((EVIDENCE / "execution.json").read_text()) if (row["study"], row["k"]) == (study, 6)
+        row
+        for row in json.loads((EVIDENCE / "execution.json").read_text())
+        if (row["study"], row["seed"], row["k"]) == (study, 0, 6)
     ]
     assert 1 - np.sum((truth - found) ** 2) / np.sum((truth - truth.mean()) ** 2) == pytest.approx(
         known["true"], abs=0.01

@@ -1,0 +1,26 @@
+"""What the scripts that measure trained models have in common: which runs, and where what they find is kept."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from recombine.cli.serve import demo_directory
+
+HERE = Path(__file__).parent
+
+
+def main_runs(model: str, directories: Sequence[str]) -> list[Path]:
+    """Of `connected+`: those in src/recombine/demo, and those in directories of runs that still have their parameters.
+
+    A directory goes by the name of its study: `runs/quick`, `runs/paper`.
+    """
+    found: dict[tuple[str, str], Path] = {}
+    for directory in (*sorted(demo_directory().iterdir()), *map(Path, directories)):
+        for path in directory.glob(f"{model}-connected+-seed?"):
+            found.setdefault((directory.name, path.name), path)
+    return [found[key] for key in sorted(found)]
+
+
+def keep(name: str, rows: Sequence[dict[str, Any]]) -> None:
+    (HERE / f"{name}.json").write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n")
