@@ -1,7 +1,7 @@
 """Tasks of k active modules with the true latent: `python evidence/execution.py [DIRECTORY ...]`.
 
-Does inference fail, or execution? Of the hypertransformers on `connected+`, the demo's and those in the directories; some
-minutes. Writes execution.json.
+Does inference fail, or execution? Of the hypertransformers on `connected+`, the demo's and those in the directories;
+some minutes. Writes execution.json.
 """
 
 import sys
