@@ -10,6 +10,7 @@ from recombine.report import theme
 from recombine.report.figures import draw_figure
 
 WIDTH, HEIGHT = 300, 220
+REFERENCES = {"ridge": "ridge", "trained_task": "best trained task", "trained_covariance": "trained covariance"}
 
 
 def length() -> alt.ConcatChart:
@@ -45,6 +46,41 @@ def length() -> alt.ConcatChart:
     return whole.configure(**theme.config([T, H], size=14))
 
 
+def held_out() -> alt.ConcatChart:
+    """The answer in one picture: R² on held-out masks of what knows no modules, of the models, with the true latent."""
+    panels = [_held_out("paper", "The paper's settings", labels=True), _held_out("quick", "quick", labels=False)]
+    title = alt.TitleParams(
+        "R² on held-out combinations of modules",
+        subtitle="trained on connected+; a point for each seed, a line and a number for their mean; 1 is the truth",
+        offset=14,
+    )
+    whole = alt.concat(*panels, columns=2, spacing=24).properties(padding=14, title=title)
+    return whole.configure(**theme.config([T, H], size=14))
+
+
+def _held_out(name: str, title: str, labels: bool) -> alt.LayerChart:
+    runs = [run for run in study(name).runs if run.support == MAIN and run.model in (T, H) and run.finished]
+    values: list[tuple[str, str, float]] = []
+    for reference, words in REFERENCES.items():
+        by_seed = {run.seed: run.references[reference]["ood"]["r2"] for run in runs if run.references}
+        values += [(words, "reference", value) for value in by_seed.values()]
+    values += [(run.model, run.model, run.rows[-1]["ood"]["r2"]) for model in (T, H) for run in chosen(runs, model)]
+    cards = [run.scorecard for run in chosen(runs, H) if run.scorecard]
+    values += [(f"{H}, given the true latent", H, card["interventions"]["ood"]["true"]) for card in cards]
+    rows = [{"row": row, "kind": kind, "R²": value} for row, kind, value in values]
+    kinds = alt.Scale(domain=["reference", T, H], range=[theme.LIGHT["reference"], *theme.colors([T, H])])
+    axis = alt.Axis(labelLimit=300, ticks=False, domain=False, labelPadding=10, labels=labels)
+    y = alt.Y("row:N", sort=[row["row"] for row in rows], title=None, axis=axis)
+    x = alt.X("R²:Q", scale=alt.Scale(domain=[0.4, 1.02], nice=False), axis=alt.Axis(values=[0.4, 0.6, 0.8, 1]))
+    base = alt.Chart(alt.Data(values=rows)).encode(y=y, color=alt.Color("kind:N", scale=kinds, legend=None))
+    points = base.mark_circle(size=80, opacity=0.75).encode(x=x)
+    means = base.mark_tick(thickness=2, size=22).encode(x=alt.X("mean(R²):Q", title="R²"))
+    numbers = base.mark_text(align="right", fontSize=14).encode(
+        x=alt.value(WIDTH + 52), text=alt.Text("mean(R²):Q", format=".3f")
+    )
+    return alt.layer(points, means, numbers).properties(width=WIDTH, height=alt.Step(32), title=title)
+
+
 FIGURES: dict[str, Callable[[], alt.ConcatChart]] = {
     "results_quick.png": lambda: draw_figure(study("quick"), "results", MAIN, columns=3),
     "interventions_quick.png": lambda: draw_figure(study("quick"), "interventions", MAIN),
@@ -52,4 +88,5 @@ FIGURES: dict[str, Callable[[], alt.ConcatChart]] = {
 if (HERE / "length").is_dir():
     FIGURES["length.png"] = length
 if (HERE / "paper").is_dir():
+    FIGURES["held_out.png"] = held_out
     FIGURES["results_paper.png"] = lambda: draw_figure(study("paper"), "results", MAIN, columns=3)

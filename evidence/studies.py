@@ -55,11 +55,10 @@ def masks(name: str) -> str:
     rows = []
     for support in supports(study(name)):
         runs = [run for run in study(name).runs if run.support == support and run.finished]
-        present = [model for model in (T, H) if any(run.model == model for run in runs)]
         held_out = list(lookup(runs[0].rows[-1], "ood", "masks") or ()) if runs else []
         for mask in held_out:
-            cells = [mask_r2([run for run in runs if run.model == model], mask) for model in present]
-            rows.append((f"`{support}`", f"`{mask}`", *cells, *["–"] * (2 - len(cells))))
+            cells = [mask_r2([run for run in runs if run.model == model], mask) for model in (T, H)]
+            rows.append((f"`{support}`", f"`{mask}`", *cells))
     return table(("trained on", "held-out mask", T, H), rows, left=2)
 
 

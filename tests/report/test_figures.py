@@ -45,6 +45,17 @@ def results(study: Study) -> Any:
     return draw_figure(study, "results")
 
 
+def test_how_many_seeds_there_are_is_told(study: Study) -> None:
+    def words(*seeds_of_connected: int) -> str:
+        kept = [run for run in study.runs if run.support != "connected" or run.seed in seeds_of_connected]
+        return json.dumps(draw_figure(Study(tuple(kept)), "results").to_dict(), ensure_ascii=False)
+
+    assert "Lines: mean over 3 seeds" in words(0, 1, 2)
+    assert "Lines: mean over 1 to 3 seeds" in words(0)
+    assert "range where there are 2" in words(0, 1)
+    assert "range where there are 2" not in words(0)
+
+
 @pytest.mark.parametrize(
     ("panel", "name", "read"),
     [
