@@ -58,7 +58,7 @@ def held_out() -> alt.ConcatChart:
     return whole.configure(**theme.config([T, H], size=14))
 
 
-def _held_out(name: str, title: str, labels: bool) -> alt.LayerChart:
+def _held_out(name: str, title: str, labels: bool) -> Any:
     runs = [run for run in study(name).runs if run.support == MAIN and run.model in (T, H) and run.finished]
     values: list[tuple[str, str, float]] = []
     for reference, words in REFERENCES.items():
