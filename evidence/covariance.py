@@ -3,8 +3,7 @@
 Writes covariance.json: R² in distribution and on held-out masks, for the teachers of `quick` and of `paper`.
 """
 
-import json
-from pathlib import Path
+from measured import HERE, write_rows
 
 from recombine.experiment.evaluate import evaluation_episodes
 from recombine.experiment.rundir import run_config
@@ -13,7 +12,6 @@ from recombine.measure.reference import predict_reference
 from recombine.measure.trained_tasks import TrainedCovariance, draw_tasks
 from recombine.train.step import config_teacher
 
-HERE = Path(__file__).parent
 NOISES = (1e-6, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 
 
@@ -32,7 +30,7 @@ def main() -> None:
                 reference = TrainedCovariance(tasks.W, tasks.a, noise)
                 row[split] = score(predict_reference(reference, teacher, episodes, split), episodes).r2
             found.append(row)
-    (HERE / "covariance.json").write_text("[\n" + ",\n".join(map(json.dumps, found)) + "\n]\n")
+    write_rows(HERE / "covariance.json", found)
 
 
 if __name__ == "__main__":

@@ -17,10 +17,22 @@ def main_runs(model: str, directories: Sequence[str]) -> list[Path]:
     """
     found: dict[tuple[str, str], Path] = {}
     for directory in (*sorted(demo_directory().iterdir()), *map(Path, directories)):
-        for path in directory.glob(f"{model}-connected+-seed?"):
+        for path in directory.glob(f"{model}-connected+-seed*"):
             found.setdefault((directory.name, path.name), path)
     return [found[key] for key in sorted(found)]
 
 
 def keep(name: str, rows: Sequence[dict[str, Any]]) -> None:
-    (HERE / f"{name}.json").write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n")
+    """With the rows of runs that were not measured again: their parameters may be nowhere any more."""
+    path = HERE / f"{name}.json"
+    measured = {_run(row) for row in rows}
+    before = [row for row in json.loads(path.read_text()) if _run(row) not in measured] if path.exists() else []
+    write_rows(path, sorted([*before, *rows], key=_run))
+
+
+def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    path.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n")
+
+
+def _run(row: dict[str, Any]) -> tuple[str, str, int]:
+    return row["study"], row.get("model", ""), row["seed"]

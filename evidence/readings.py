@@ -133,8 +133,12 @@ def _outside_both(run: RunRecord) -> RunRecord:
     def read(masks: dict[str, Any]) -> dict[str, Any]:
         return {"ood": {"r2": pooled_r2(masks, [mask for mask in masks if mask not in trained])}}
 
-    found = [one for one in reference_masks() if (one["support"], one["seed"]) == (run.support, run.seed)]
-    references = (run.references or {}) | {one["reference"]: read(one["masks"]) for one in found}
+    found = {
+        one["reference"]: read(one["masks"])
+        for one in reference_masks()
+        if (one["support"], one["seed"]) == (run.support, run.seed)
+    }
+    references = (run.references or {}) | {name: found[name] for name in ("ridge", "oracle")}
     return replace(_with_row(run, lambda row: read(row["ood"]["masks"])), references=references)
 
 

@@ -3,16 +3,13 @@
 Writes reference_masks.json: the scores on each held-out mask, for the runs of panel D at `quick`.
 """
 
-import json
-from pathlib import Path
+from measured import HERE, write_rows
 
 from recombine.experiment.evaluate import evaluation_episodes, finite
 from recombine.experiment.rundir import run_config
 from recombine.measure.r2 import score_by_mask
 from recombine.measure.reference import make_references, predict_reference
 from recombine.train.step import config_teacher
-
-HERE = Path(__file__).parent
 
 
 def main() -> None:
@@ -28,7 +25,7 @@ def main() -> None:
             masks = score_by_mask(predicted, episodes, support.held_out)
             row = {"support": support.name, "seed": config.seed, "reference": name}
             found.append(row | {"masks": {mask: finite(entry._asdict()) for mask, entry in masks.items()}})
-    (HERE / "reference_masks.json").write_text("[\n" + ",\n".join(map(json.dumps, found)) + "\n]\n")
+    write_rows(HERE / "reference_masks.json", found)
 
 
 if __name__ == "__main__":

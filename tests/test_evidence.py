@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -134,12 +135,18 @@ def test_what_scripts_found_is_of_these_runs(script: Callable[[str], ModuleType]
         seeds = {row["seed"] for row in found["covariance"] if row["study"] == study}
         assert seeds <= {run.config["seed"] for run in script("records").study(study).runs if run.finished}
         assert f"`{study}`" in script("tables").TABLES["covariance"]()
-    for row in json.loads((EVIDENCE / "reference_masks.json").read_text()):
+    masks_found = json.loads((EVIDENCE / "reference_masks.json").read_text())
+    assert len({(row["support"], row["seed"], row["reference"]) for row in masks_found}) == 12
+    for row in masks_found:
         (path,) = EVIDENCE.glob(f"quick/references/{row['support']}-*-seed{row['seed']}-*.json")
         known = json.loads(path.read_text())["scores"][row["reference"]]["ood"]["r2"]
         masks = row["masks"].values()
         error, spread = (sum(one["episodes"] * one[key] for one in masks) for key in ("mse", "spread"))
         assert 1 - error / spread == pytest.approx(known, abs=1e-6)
+    for name in ("decoding", "execution"):
+        assert {("quick", 0), ("paper", 0), ("paper", 1), ("paper", 2)} <= {
+            (r["study"], r["seed"]) for r in found[name]
+        }
     for row in found["execution"]:
         path = EVIDENCE / row["study"] / f"hypertransformer-connected+-seed{row['seed']}" / "scorecard.json"
         assert row["inferred"] == pytest.approx(
@@ -199,16 +206,23 @@ def test_the_other_readings_change_what_they_say(script: Callable[[str], ModuleT
     }.items():
         split = "ood" if "variances" in name else "control"
         assert [run.rows[-1][split]["r2"] for run in found[name]] == [read(run.rows[-1]) for run in base]
+
+    def of_seven(masks: dict[str, Any]) -> Any:
+        kept = [one for mask, one in masks.items() if mask not in ("101000", "000101")]
+        error, spread = (sum(one["episodes"] * one[key] for one in kept) for key in ("mse", "spread"))
+        assert len(kept) == 7
+        return pytest.approx(1 - error / spread)
+
     for before, after in zip(base, found["panel D on the 7 masks outside both supports"], strict=True):
-        masks = before.rows[-1]["ood"]["masks"]
         if before.support == "connected":
-            kept = [one for mask, one in masks.items() if mask not in ("101000", "000101")]
-            error, spread = (sum(one["episodes"] * one[key] for one in kept) for key in ("mse", "spread"))
-            assert len(kept) == 7
-            assert after.rows[-1]["ood"]["r2"] == pytest.approx(1 - error / spread)
-            ridge, ridge_before = (run.references["ridge"]["ood"]["r2"] for run in (after, before))
-            assert ridge != ridge_before
-            assert ridge == pytest.approx(ridge_before, abs=0.1)
+            assert after.rows[-1]["ood"]["r2"] == of_seven(before.rows[-1]["ood"]["masks"])
+            for name in ("ridge", "oracle"):
+                (known,) = [
+                    row["masks"]
+                    for row in readings.reference_masks()
+                    if (row["support"], row["seed"], row["reference"]) == ("connected", before.seed, name)
+                ]
+                assert after.references[name]["ood"]["r2"] == of_seven(known)
         elif before.support == "connected+":
             assert after.rows == before.rows
 

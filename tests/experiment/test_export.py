@@ -57,7 +57,7 @@ def test_without_parameters_there_is_no_model(runs: Path, tmp_path: Path, capsys
 def test_what_was_examined_is_told_without_parameters(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The same card, and nothing is measured for it."""
+    """The same card."""
     assert main(["eval", "--json", str(runs / "seed1")]) == 0
     card = capsys.readouterr().out
     assert main(["export", str(runs), "--out", str(tmp_path / "shared")]) == 0

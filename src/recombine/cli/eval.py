@@ -32,7 +32,7 @@ class Eval:
         if not self.runs:
             raise InputError("runs", "", "name at least one run directory")
         from recombine.experiment.machine import prepare
-        from recombine.experiment.rundir import CONFIG
+        from recombine.experiment.rundir import CONFIG, has_parameters
 
         for path in self.runs:
             if not path.exists():
@@ -45,7 +45,7 @@ class Eval:
                 raise InputError("runs", str(path), f"not a run directory: it has no {CONFIG}")
         prepare(self.threads)
         from recombine.experiment.interrupt import run_interruptibly
-        from recombine.experiment.trained import has_parameters, load_trained
+        from recombine.experiment.trained import load_trained
         from recombine.model.own import import_model
         from recombine.report.card import print_card
         from recombine.report.collect import read_run

@@ -11,7 +11,9 @@ lock            held by the process that writes the run
 
 import json
 import os
+import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +146,16 @@ def is_done(path: Path) -> bool:
         return json.loads(read_file(path / STATUS, 1 << 20))["state"] == "done"
     except (NotAFile, ValueError, KeyError, TypeError):
         return False
+
+
+def has_parameters(path: Path) -> bool:
+    """Whether a model can be made of it: it has a checkpoint, or was exported with its parameters."""
+    with suppress(OSError):
+        if stat.S_ISREG(os.lstat(path / WEIGHTS).st_mode):
+            return True
+    with suppress(OSError), os.scandir(path / CHECKPOINTS) as entries:
+        return any(entry.name.startswith("step-") for entry in entries)
+    return False
 
 
 def last_row(path: Path) -> dict[str, Any]:

@@ -47,14 +47,9 @@ def load_trained(run: Path) -> Trained:
         return Trained(config, replace_arrays(init_state(config), arrays, str(run)).model, checkpoint.step)
     if (run / WEIGHTS).is_file():
         return _load_exported(run)
-    if not has_parameters(run):
+    if not (run / CHECKPOINTS).is_dir():
         raise InputError("run", str(run), "has no parameters; `recombine export --weights` takes them along")
     raise InputError("run", str(run), f"no good checkpoint ({damage})")
-
-
-def has_parameters(run: Path) -> bool:
-    """Whether there is anything that a model could be read from: a run that was exported may have come without."""
-    return (run / CHECKPOINTS).is_dir() or (run / WEIGHTS).is_file()
 
 
 def _load_exported(run: Path) -> Trained:

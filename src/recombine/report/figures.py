@@ -94,11 +94,11 @@ def _below(panel: Panel, means: list[dict[str, Any]]) -> list[str]:
 def _reading(study: "Study", below: list[str]) -> alt.Chart:
     """How to read the results figure, in the place of its last panel."""
     counts = Counter((run.model, run.support) for run in study.runs).values()
-    fewest, seeds = min(counts, default=0), max(counts, default=0)
-    several = f"{seeds}" if fewest == seeds else f"{fewest} to {seeds}"
-    lines = [f"Lines: mean over {several} seeds" if seeds > 1 else "Lines: one seed"]
-    lines += ["Bands: 95 % interval of the mean"] if seeds > 2 else []
-    lines += ["Bands: range of the 2 seeds"] if seeds == 2 else ["(range where there are 2)"] if 2 in counts else []
+    fewest, most = min(counts, default=0), max(counts, default=0)
+    told = f"{most}" if fewest == most else f"{fewest} to {most}"
+    lines = [f"Lines: mean over {told} seeds" if most > 1 else "Lines: one seed"]
+    lines += ["Bands: 95 % interval of the mean"] if most > 2 else []
+    lines += ["Bands: range of the 2 seeds"] if most == 2 else ["(range where there are 2)"] if 2 in counts else []
     lines += ["Grey: references (mean over seeds)", "Beyond the view: at its edge"]
     unfinished = sum(run.status.get("state") != "done" for run in study.runs)
     lines += [f"{unfinished} of {len(study.runs)} runs not finished"] if unfinished else []

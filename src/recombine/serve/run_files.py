@@ -4,15 +4,13 @@ import hashlib
 import json
 import os
 import socket
-import stat
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from recombine.config_file import config_as_dict
 from recombine.errors import InputError
-from recombine.experiment.rundir import CHECKPOINTS, CONFIG, LOCK, METRICS, STATUS, WEIGHTS, run_config
+from recombine.experiment.rundir import CONFIG, LOCK, METRICS, STATUS, has_parameters, run_config
 from recombine.experiment.sweep import SELECTION
 from recombine.files import read_end, read_file
 
@@ -101,7 +99,7 @@ def _look(path: Path, name: str, stamp: Stamp, before: Seen | None) -> Seen:
         "measured": row.get("step"),
         "loss": finite(row.get("loss")),
         **{split: number_in(row.get(split), "r2") for split in SPLITS},
-        "playable": _has_parameters(path),
+        "playable": has_parameters(path),
         "error": error[:LONGEST] if isinstance(error, str) else None,
     }
     return replace(before, stamp=stamp, shown=shown)
@@ -125,16 +123,6 @@ def _look_at_config(path: Path, name: str, stamp: Stamp) -> Seen:
         "sizes": [task.input_dim, task.hidden_dim, task.num_modules, task.episode_length],
     }
     return Seen(path, name, stamp, tables, shown)
-
-
-def _has_parameters(path: Path) -> bool:
-    """Whether a model can be made of it: it has a checkpoint, or was exported with its parameters."""
-    with suppress(OSError):
-        if stat.S_ISREG(os.lstat(path / WEIGHTS).st_mode):
-            return True
-    with suppress(OSError), os.scandir(path / CHECKPOINTS) as entries:
-        return any(entry.name.startswith("step-") for entry in entries)
-    return False
 
 
 def _digest(config: dict[str, Any]) -> str:

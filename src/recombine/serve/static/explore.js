@@ -26,10 +26,11 @@
     ]);
   }
 
+  const sizes = (name) => JSON.stringify(recombine.runs.all.get(name)?.sizes);
+
   function fillRuns() {
     const able = [...recombine.runs.all.values()].filter((run) => run.model && run.model !== "informed" && run.playable);
     names = able.map((run) => run.name).sort(naming.compare);
-    const sizes = (name) => JSON.stringify(recombine.runs.all.get(name)?.sizes);
     if (!state.runs[0]) {
       // A pair of the paper's two models that differ in nothing else.
       const done = able.filter((run) => run.state === "done");
@@ -37,15 +38,10 @@
       const first = done.filter((run) => run.model === "transformer").sort((a, b) => (b.support === "connected+") - (a.support === "connected+") || b.step - a.step).find((run) => mates(run).length) ?? done[0] ?? able[0];
       state.runs = [first?.name ?? "", (first && mates(first)[0]?.name) ?? ""];
     }
-    // Two models are shown the same task, so their tasks have the same sizes: with another first comes another second.
+    // Two models are shown the same task, so their tasks have the same sizes.
     const isHere = (name) => recombine.runs.all.has(name);
     const alike = names.filter((name) => sizes(name) === sizes(state.runs[0]));
-    if (isHere(state.runs[1]) && isHere(state.runs[0]) && !alike.includes(state.runs[1])) {
-      const [first, second] = state.runs.map((name) => recombine.runs.all.get(name));
-      const likeness = (run) => (run.study === first.study) * 4 + (run.support === first.support) * 2 + (run.seed === first.seed);
-      state.runs[1] = able.filter((run) => run !== first && run.model === second.model && alike.includes(run.name))
-        .sort((a, b) => likeness(b) - likeness(a))[0]?.name ?? "";
-    }
+    if (isHere(state.runs[1]) && isHere(state.runs[0]) && !alike.includes(state.runs[1])) state.runs[1] = "";
     state.runs.forEach((name, i) => {
       const select = byId(`run${i}`);
       // What was chosen stays, and is not exchanged for another, when its directory goes.
@@ -57,6 +53,16 @@
       }
       select.value = name;
     });
+  }
+
+  // With a first model of other sizes comes a second of those sizes: the same model as before, as near to the first as there is.
+  function follow() {
+    const [first, second] = state.runs.map((name) => recombine.runs.all.get(name));
+    if (!first || !second || sizes(first.name) === sizes(second.name)) return;
+    const likeness = (run) => (run.study === first.study) * 4 + (run.support === first.support) * 2 + (run.seed === first.seed);
+    const others = names.map((name) => recombine.runs.all.get(name));
+    state.runs[1] = others.filter((run) => run !== first && run.model === second.model && sizes(run.name) === sizes(first.name))
+      .sort((a, b) => likeness(b) - likeness(a))[0]?.name ?? "";
   }
 
   // What is composed, only once it is known of what.
@@ -318,6 +324,7 @@
   [0, 1].forEach((i) => byId(`run${i}`).addEventListener("change", (event) => {
     state.runs[i] = event.target.value;
     state.latents = [null, null];
+    if (i === 0) follow();
     fillRuns();
     recombine.explore.show().catch((error) => trouble(error.message));
   }));
