@@ -9,11 +9,13 @@ import shutil
 import signal
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+LEFT = ("navigated", "context was destroyed", "Cannot find context", "Promise was collected")
 PATIENCE = 30.0  # seconds for one answer: starting is slow on a busy machine
 FLAGS = [
     "--headless",
@@ -23,6 +25,10 @@ FLAGS = [
     "--hide-scrollbars",
     "--no-first-run",
 ]
+
+
+class PageLeft(RuntimeError):
+    """The page that was asked is no longer there."""
 
 
 class Browser:
@@ -104,7 +110,10 @@ class Browser:
         """Until the condition is true, asked after every frame."""
         deadline = time.monotonic() + patience
         frame = "new Promise((done) => setTimeout(done, 20))"
-        while not self.evaluate(f"{frame}.then(() => ({condition}))"):
+        while True:
+            with suppress(PageLeft):  # for another page, of which the next question is
+                if self.evaluate(f"{frame}.then(() => ({condition}))"):
+                    return
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{condition} is still false; the console says {self.problems}")
 
@@ -135,7 +144,8 @@ class Browser:
             answer = self._receive()
             if answer.get("id") == self.number:
                 if "error" in answer:
-                    raise RuntimeError(f"{method}: {answer['error']}")
+                    left = any(words in str(answer["error"]) for words in LEFT)
+                    raise (PageLeft if left else RuntimeError)(f"{method}: {answer['error']}")
                 return answer["result"]
             self._note(answer)
 
