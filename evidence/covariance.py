@@ -3,7 +3,8 @@
 Writes covariance.json: R² in distribution and on held-out masks, for the teachers of `quick` and of `paper`.
 """
 
-from measured import HERE, write_rows
+from measured import write_rows
+from records import HERE
 
 from recombine.experiment.evaluate import evaluation_episodes
 from recombine.experiment.rundir import run_config

@@ -8,9 +8,10 @@ from records import HERE, MAIN, H, T, chosen, study, sweep
 
 from recombine.report import theme
 from recombine.report.figures import draw_figure
+from recombine.report.numbers import REFERENCE_NAMES
+from recombine.report.series import reference_scores
 
 WIDTH, HEIGHT = 300, 220
-REFERENCES = {"ridge": "ridge", "trained_task": "best trained task", "trained_covariance": "trained covariance"}
 
 
 def length() -> alt.ConcatChart:
@@ -61,9 +62,9 @@ def held_out() -> alt.ConcatChart:
 def _held_out(name: str, title: str, labels: bool) -> Any:
     runs = [run for run in study(name).runs if run.support == MAIN and run.model in (T, H) and run.finished]
     values: list[tuple[str, str, float]] = []
-    for reference, words in REFERENCES.items():
-        by_seed = {run.seed: run.references[reference]["ood"]["r2"] for run in runs if run.references}
-        values += [(words, "reference", value) for value in by_seed.values()]
+    for reference in ("ridge", "trained_task", "trained_covariance"):
+        (known,) = reference_scores(runs, reference, ["ood"])
+        values += [(REFERENCE_NAMES[reference], "reference", value) for value in known]
     values += [(run.model, run.model, run.rows[-1]["ood"]["r2"]) for model in (T, H) for run in chosen(runs, model)]
     cards = [run.scorecard for run in chosen(runs, H) if run.scorecard]
     values += [(f"{H}, given the true latent", H, card["interventions"]["ood"]["true"]) for card in cards]

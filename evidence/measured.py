@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from recombine.cli.serve import demo_directory
+from records import HERE
 
-HERE = Path(__file__).parent
+from recombine.cli.serve import demo_directory
 
 
 def main_runs(model: str, directories: Sequence[str]) -> list[Path]:

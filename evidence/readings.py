@@ -3,8 +3,9 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
+
+from records import HERE
 
 from recombine import paper
 from recombine.report.collect import RunRecord, Study
@@ -15,7 +16,6 @@ from recombine.report.verdict import HOLDS, NOT_ENOUGH, Verdict, judge
 MODELS = ("transformer", "hypertransformer")
 PANEL_D = ("connected", "disconnected")
 CLAIMS = range(1, 7)  # the seventh is computed, not trained
-HERE = Path(__file__).parent
 FIELDS = {
     "model.causal": "causal attention",
     "model.position_bias": "T5's bias: {}",

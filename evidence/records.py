@@ -8,7 +8,7 @@ from typing import Any
 from recombine import paper
 from recombine.report.collect import RunRecord, Study, collect, read_run, run_directories
 from recombine.report.markdown import with_interval
-from recombine.report.series import lookup
+from recombine.report.series import lookup, reference_scores
 
 HERE = Path(__file__).parent
 T, H = "transformer", "hypertransformer"
@@ -41,8 +41,7 @@ def r2(runs: Iterable[RunRecord], split: str) -> str:
 
 
 def reference(runs: Iterable[RunRecord], name: str, split: str) -> str:
-    by_seed = {run.seed: run.references[name][split]["r2"] for run in runs if run.references}
-    return with_interval(list(by_seed.values()))
+    return with_interval(reference_scores(runs, name, [split])[0])
 
 
 def mask_r2(runs: Sequence[RunRecord], mask: str) -> str:

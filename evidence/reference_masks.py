@@ -3,7 +3,8 @@
 Writes reference_masks.json: the scores on each held-out mask, for the runs of panel D at `quick`.
 """
 
-from measured import HERE, write_rows
+from measured import write_rows
+from records import HERE
 
 from recombine.experiment.evaluate import evaluation_episodes, finite
 from recombine.experiment.rundir import run_config

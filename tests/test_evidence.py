@@ -72,6 +72,31 @@ def test_a_table_against_the_files(script: Callable[[str], ModuleType]) -> None:
     assert f"latent | true | 0.996 [0.993, 0.998] | {true:.3f} [" in tables.TABLES["interventions-quick"]()
 
 
+def test_a_mask_has_its_score_in_its_model_s_column(script: Callable[[str], ModuleType]) -> None:
+    """Also where the other model has no run."""
+    text = script("tables").TABLES["masks-paper"]()
+    (last,) = last_rows("paper/hypertransformer-disconnected-seed0")
+    cells = next(line for line in text.splitlines() if line.startswith("| `disconnected` | `100001` |")).split("|")
+    assert cells[4].split()[0] == f"{last['ood']['masks']['100001']['r2']:.3f}"
+
+
+def test_the_picture_of_held_out_masks_against_the_files(script: Callable[[str], ModuleType]) -> None:
+    chart = script("figures").held_out().to_dict()
+    for panel, study in zip(chart["concat"], ("paper", "quick"), strict=True):
+        drawn = chart["datasets"][panel["data"]["name"]] if "name" in panel["data"] else panel["data"]["values"]
+        shown = {name: sorted(row["R²"] for row in drawn if row["row"] == name) for name in {r["row"] for r in drawn}}
+        for model in ("transformer", "hypertransformer"):
+            assert shown[model] == sorted(row["ood"]["r2"] for row in last_rows(f"{study}/{model}-connected+-seed?"))
+        cards = EVIDENCE.glob(f"{study}/hypertransformer-connected+-seed?/scorecard.json")
+        true = [json.loads(path.read_text())["interventions"]["ood"]["true"] for path in cards]
+        assert shown["hypertransformer, given the true latent"] == sorted(true)
+        known = [
+            json.loads(path.read_text())["scores"] for path in EVIDENCE.glob(f"{study}/references/connected+-*.json")
+        ]
+        for name, words in (("ridge", "ridge"), ("trained_covariance", "trained covariance")):
+            assert shown[words] == sorted(scores[name]["ood"]["r2"] for scores in known)
+
+
 def test_variance_among_and_within(script: Callable[[str], ModuleType]) -> None:
     """Against a simulation whose variances are known."""
     variation = script("variation")

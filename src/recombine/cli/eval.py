@@ -13,6 +13,7 @@ from recombine.errors import InputError
 if TYPE_CHECKING:
     from recombine.experiment.interrupt import StopRequest
     from recombine.experiment.trained import Trained
+    from recombine.report.collect import RunRecord
 
 
 @dataclass(frozen=True)
@@ -52,14 +53,16 @@ class Eval:
 
         if self.model:
             import_model(self.model)
-        trained = {  # all can be read before the first is measured
-            path: None if read_run(path).scorecard and not has_parameters(path) else load_trained(path)
-            for path in self.runs
-        }
+        # All can be read before the first is measured.
+        runs = {path: read_run(path) for path in self.runs}
+        examined = {path for path, run in runs.items() if run.scorecard and not has_parameters(path)}
+        for path in sorted(examined):
+            note(f"{path}: its parameters are not here; this is what was measured where they were")
+        trained = {path: None if path in examined else load_trained(path) for path in self.runs}
 
         def examine(request: "StopRequest") -> dict[str, Any]:
             with request.may_leave(lambda: None):
-                return {str(path): scorecard(path, found) for path, found in trained.items()}
+                return {str(path): scorecard(runs[path], found) for path, found in trained.items()}
 
         cards = run_interruptibly(examine, note)
         if self.json:
@@ -69,33 +72,32 @@ class Eval:
             print_card(path, card)
 
 
-def scorecard(path: Path, trained: "Trained | None") -> dict[str, Any]:
+def scorecard(run: "RunRecord", trained: "Trained | None") -> dict[str, Any]:
     """All that is measured of a run's newest checkpoint; what is stored already is not measured again.
 
     Without a model all of it is: such a run was exported without its parameters, after it had been examined.
     """
-    from recombine.experiment.evaluate import examination, measurements
     from recombine.experiment.reference import REFERENCES_DIRECTORY, store_references
     from recombine.experiment.rundir import run_config
-    from recombine.experiment.scorecard import store_scorecard
-    from recombine.report.collect import read_run
-    from recombine.train.step import config_teacher
 
-    run = read_run(path)
-    if trained is None:
-        note(f"{path}: its parameters are not here; this is what was measured where they were")
-        config, row, card = run_config(path), run.rows[-1], run.scorecard
-        assert card is not None
-    else:
-        config, model, step = trained
-        row = next((row for row in reversed(run.rows) if row["step"] == step), None)
-        if row is None:  # the newest checkpoint lies between two measurements
-            note(f"{path}: measuring at step {step}")
-            row = {"step": step} | dict(measurements(config, model, examination(config, config_teacher(config))))
-        note(f"{path}: examining")
-        card = store_scorecard(path, trained)
-    references = store_references(path.parent / REFERENCES_DIRECTORY, config)
-    scores = {name: value for name, value in row.items() if name not in ("step", "loss")}
+    row, card = measured(run, trained) if trained else (run.rows[-1], run.scorecard or {})
+    references = store_references(run.path.parent / REFERENCES_DIRECTORY, run_config(run.path))
     step = row["step"]
     head = {"model": run.model, "support": run.support, "seed": run.seed, "step": step, "num_steps": run.num_steps}
+    scores = {name: value for name, value in row.items() if name not in ("step", "loss")}
     return head | scores | {k: v for k, v in card.items() if k not in ("format", "step")} | {"references": references}
+
+
+def measured(run: "RunRecord", trained: "Trained") -> tuple[dict[str, Any], dict[str, Any]]:
+    """The row of metrics, and the scorecard."""
+    from recombine.experiment.evaluate import examination, measurements
+    from recombine.experiment.scorecard import store_scorecard
+    from recombine.train.step import config_teacher
+
+    config, model, step = trained
+    row = next((row for row in reversed(run.rows) if row["step"] == step), None)
+    if row is None:  # the newest checkpoint lies between two measurements
+        note(f"{run.path}: measuring at step {step}")
+        row = {"step": step} | dict(measurements(config, model, examination(config, config_teacher(config))))
+    note(f"{run.path}: examining")
+    return row, store_scorecard(run.path, trained)
