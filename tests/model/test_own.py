@@ -159,7 +159,6 @@ def own_config(kind: str, **options) -> Config:
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [
-        ("NoKey", "cannot be built (TypeError"),
         ("WrongArguments", "cannot be called (TypeError"),
         ("WrongShape", "its y has shape (4,); it must be one number, ()"),
         ("BareNumber", "it must return Output(y, Trace())"),
@@ -192,6 +191,8 @@ def test_a_wrong_signature_is_one_clear_line(models: str, name: str, complaint: 
         ("no_such_module:Model", "cannot be imported (ModuleNotFoundError"),
         ("my_models:NoSuch", "cannot be imported (AttributeError"),
         ("my_models:number", "is not a class"),
+        ("my_models:NoKey", "cannot be built by Class(config, key=key): got an unexpected keyword argument 'key'"),
+        ("os:getcwd", "cannot be built by Class(config, key=key): too many positional arguments"),
         ("my models:Mean", "package.module:Class"),
         ("broken:Model", "cannot be imported (ZeroDivisionError: division by zero, broken.py line 1)"),
         ("leaving:Model", "cannot be imported (SystemExit: 0"),

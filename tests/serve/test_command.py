@@ -20,6 +20,7 @@ from recombine.errors import InputError
         ({"directory": Path("missing")}, "no such directory"),
         ({"directory": Path(__file__)}, "is a file"),
         ({"directory": Path(), "demo": True}, "either a directory or --demo"),
+        ({"directory": Path("runs"), "demo": True}, "either a directory or --demo"),
         ({"demo": True, "port": 70_000}, "port = 70000"),
         ({"demo": True, "port": -1}, "port = -1"),
         ({"demo": True, "share": 0.0}, "share = 0.0"),

@@ -28,8 +28,8 @@ NICENESS = 5  # training goes before; and there is an allowance, see `recombine.
 class Serve:
     """A page of the runs in a directory: watch them train, compare them, and play with trained models."""
 
-    directory: tyro.conf.Positional[Path] = RUNS
-    """Where runs are, directly or some levels below."""
+    directory: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[DIRECTORY]")] = None
+    """Where runs are, directly or some levels below; without one, in runs."""
     demo: bool = False
     """The trained models that come with Recombine, instead of a directory's."""
     model: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
@@ -42,9 +42,9 @@ class Serve:
     """Open it in a browser."""
 
     def run(self) -> None:
-        if self.demo and self.directory != RUNS:
+        if self.demo and self.directory:
             raise InputError("directory", str(self.directory), "either a directory or --demo")
-        directory = demo_directory() if self.demo else self.directory
+        directory = demo_directory() if self.demo else self.directory or RUNS
         if not directory.is_dir():
             what = "is a file, not a directory" if directory.exists() else "there is no such directory"
             raise InputError("directory", str(directory), f"{what}; --demo has something to play with")

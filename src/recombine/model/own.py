@@ -40,6 +40,12 @@ def import_model(kind: str) -> OwnModelConfig:
         raise InputError("model", kind, f"cannot be imported ({_short(error)}){hint}") from error
     if not callable(found):
         raise InputError("model", kind, "is not a class")
+    try:
+        inspect.signature(found).bind(config, key=None)
+    except TypeError as error:
+        raise InputError("model", kind, f"cannot be built by Class(config, key=key): {error}") from error
+    except ValueError:  # some of C's have no signature
+        pass
     _imported[kind] = found
     return config
 

@@ -193,7 +193,7 @@ def _check_alike(runs: list[Loaded]) -> None:
     for name in ("input_dim", "hidden_dim", "num_modules", "episode_length"):
         values = [getattr(run.config.task, name) for run in runs]
         if len(set(values)) > 1:
-            raise InputError("run", name, f"differs between the two: {values[0]} and {values[1]}")
+            raise InputError(f"task.{name}", f"{values[0]} and {values[1]}", "must be the same for both runs")
 
 
 def _replacement(run: Loaded, latent: Latent | None, true: list[float] | None) -> Array | None:
