@@ -52,6 +52,11 @@ def test_how_many_seeds_there_are_is_told(study: Study) -> None:
     assert "range where there are 2" not in words(0)
 
 
+def test_a_run_that_has_not_been_measured_is_no_seed_of_a_line(study: Study) -> None:
+    runs = [replace(run, rows=()) if run.support == "connected" and run.seed == 2 else run for run in study.runs]
+    assert "Lines: mean over 2 to 3 seeds" in json.dumps(draw_figure(Study(tuple(runs)), "results").to_dict())
+
+
 @pytest.mark.parametrize(
     ("panel", "name", "read"),
     [

@@ -93,7 +93,7 @@ def _below(panel: Panel, means: list[dict[str, Any]]) -> list[str]:
 
 def _reading(study: "Study", below: list[str]) -> alt.Chart:
     """How to read the results figure, in the place of its last panel."""
-    counts = Counter((run.model, run.support) for run in study.runs).values()
+    counts = Counter((run.model, run.support) for run in study.runs if run.rows).values()
     fewest, most = min(counts, default=0), max(counts, default=0)
     told = f"{most}" if fewest == most else f"{fewest} to {most}"
     lines = [f"Lines: mean over {told} seeds" if most > 1 else "Lines: one seed"]
