@@ -32,7 +32,7 @@ def length() -> alt.ConcatChart:
     shape = alt.Shape("name:N", scale=alt.Scale(domain=names))
     x = alt.X(
         "N:Q",
-        title="N, examples in an episode",
+        title="N, length of an episode with its query",
         scale=alt.Scale(type="log", base=2),
         axis=alt.Axis(grid=False, values=lengths, format="d"),
     )

@@ -10,13 +10,14 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "recombine"
 
 # What each room may import, besides itself.
-BASE = {"", "errors", "paper", "checks", "files", "stream"}
+BASE = {"", "errors", "paper", "checks", "files", "numerics", "stream"}
 MAY_IMPORT = {
     "errors": set(),
     "paper": set(),
     "checks": {"errors"},
     "files": {"errors"},
-    "stream": {"checks"},
+    "numerics": set(),
+    "stream": {"checks", "numerics"},
     "task": BASE,
     "config": BASE | {"task"},
     "config_file": BASE | {"task", "config"},

@@ -9,6 +9,7 @@ from enum import IntEnum
 import jax
 from jaxtyping import Array, Int, Key
 
+import recombine.numerics  # noqa: F401
 from recombine.checks import check_seed
 
 

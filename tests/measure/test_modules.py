@@ -137,6 +137,19 @@ def test_the_smallest_change_makes_the_probe_read_the_target() -> None:
     assert np.linalg.matrix_rank(np.concatenate([turned, change])) == 12, "another subspace"
 
 
+def test_the_smallest_change_where_all_latents_have_one_sum() -> None:
+    """What is told by the first entries of z tells the last: the change that is shortest for those is for all."""
+    model = build_model(preset_config("smoke", "transformer"), key=jax.random.key(0))
+    probe = fit_probe(read(model, EPISODES), EPISODES.latent)
+    assert probe is not None
+    fit, z = probe.residual[2], np.asarray(OOD.latent, float)
+    np.testing.assert_allclose(z.sum(axis=1), 1.5, atol=1e-6)
+    stream = np.asarray(read(model, OOD).residual[:, 2], float)
+    weights, intercept = np.asarray(fit.weights, float), np.asarray(fit.intercept, float)
+    shortest = (z - stream @ weights - intercept)[:, :-1] @ np.linalg.pinv(weights[:, :-1])
+    np.testing.assert_allclose(smallest_change(stream, fit, z), shortest, atol=1e-3)
+
+
 def test_changing_the_stream_at_each_point() -> None:
     """No change predicts what the model predicts; a change after the last block moves y by the read-out's slope."""
     config = preset_config("smoke", "transformer")

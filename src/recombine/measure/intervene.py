@@ -97,10 +97,14 @@ def intervene_on_subspace(
 
 
 def smallest_change(stream: np.ndarray, probe: Ridge, z: np.ndarray) -> np.ndarray:
-    """The shortest vector to add to each row so that the probe reads z there."""
+    """The shortest vector to add to each row so that the probe reads z there.
+
+    The latents of K-hot masks all have the same sum, so that the probe's weights have one direction less than z has
+    entries: what is left of it is rounding, and is not to be inverted.
+    """
     weights = np.asarray(probe.weights, np.float64)
     decoded = stream @ weights + np.asarray(probe.intercept, np.float64)
-    return (z - decoded) @ np.linalg.pinv(weights)
+    return (z - decoded) @ np.linalg.pinv(weights, rcond=1e-5)
 
 
 def in_random_subspace(change: np.ndarray, weights: np.ndarray, key: Key[Array, ""]) -> np.ndarray:

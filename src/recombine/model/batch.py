@@ -1,5 +1,6 @@
 """A batch of episodes through a model, by the plain path or the fast one."""
 
+from contextlib import AbstractContextManager
 from typing import TypeVar
 
 import equinox as eqx
@@ -40,14 +41,18 @@ def read_batch(
     inputs = (context_x, context_y, query_x)
     if compute.precision == "bfloat16":
         model, inputs = _to_bfloat16(model), _to_bfloat16(inputs)
-    # On accelerators a float32 product is by default not one.
-    with jax.default_matmul_precision("highest" if compute.precision == "float32" else "default"):
+    with products(compute):
         if compute.path == "fast" and isinstance(model, TrunkModel):
             reading = fast_read(model, *inputs)
         else:
             y, trace = jax.vmap(model)(*inputs)
             reading = Reading(y, None if trace.residual is None else trace.residual[:, :, -1], trace.latent)
     return jax.tree.map(lambda array: array.astype(context_y.dtype), reading)
+
+
+def products(compute: ComputeConfig) -> AbstractContextManager:
+    """How matrices are multiplied while a pass, or its gradient, is traced. Whatever else is computed is float32."""
+    return jax.default_matmul_precision("highest" if compute.precision == "float32" else "default")
 
 
 def given_latent(model: Model) -> bool:

@@ -73,11 +73,23 @@ def draw_figure(study: "Study", name: str, support: str | None = None, columns: 
     whole = (
         alt.concat(*drawn, columns=columns, spacing={"row": 26, "column": 30})
         .resolve_scale(color="shared", strokeDash="independent", yOffset="independent")
-        .properties(padding=14, title=alt.TitleParams(figure.title, fontSize=TEXT + 4, offset=14))
+        .properties(
+            padding=14, title=alt.TitleParams(figure.title, subtitle=_settings(study), fontSize=TEXT + 4, offset=14)
+        )
         .configure(**theme.config(models(study), size=TEXT))
     )
     whole["datasets"] = data  # last: each method above copies the chart with all its data
     return whole
+
+
+def _settings(study: "Study") -> list[str]:
+    """The sizes and the steps that all runs share."""
+    tasks = [run.config["task"] for run in study.runs]
+    sizes = {(task["episode_length"], task["input_dim"], task["hidden_dim"]) for task in tasks}
+    steps = {run.num_steps for run in study.runs}
+    if len(sizes) != 1 or len(steps) != 1:
+        return []
+    return ["{3:,} steps, N = {0}, d = {1}, h = {2}".format(*sizes.pop(), steps.pop())]
 
 
 def _below(panel: Panel, means: list[dict[str, Any]]) -> list[str]:
@@ -99,7 +111,8 @@ def _reading(study: "Study", below: list[str]) -> alt.Chart:
     lines = [f"Lines: mean over {told} seeds" if most > 1 else "Lines: one seed"]
     lines += ["Bands: 95 % interval of the mean"] if most > 2 else []
     lines += ["Bands: range of the 2 seeds"] if most == 2 else ["(range where there are 2)"] if 2 in counts else []
-    lines += ["Grey: references (mean over seeds)", "Beyond the view: at its edge"]
+    lines += ["(of solid lines)"] if most > 1 else []
+    lines += ["Grey: references (mean over seeds;", "in D over both supports)", "Beyond the view: at its edge"]
     unfinished = sum(run.status.get("state") != "done" for run in study.runs)
     lines += [f"{unfinished} of {len(study.runs)} runs not finished"] if unfinished else []
     lines += ["", "Ends below the view:", *below] if below else []

@@ -46,13 +46,15 @@ def r2_domain(series: Sequence[Series], floors: tuple[float, ...] = FLOORS) -> t
     return next((floor for floor in floors if lowest >= floor - 0.02), floors[-1]), 1.0
 
 
-def training_domain(series: Sequence[Series], references: Sequence[Series] = ()) -> tuple[float, float]:
+def training_domain(
+    series: Sequence[Series], references: Sequence[Series] = (), floors: tuple[float, ...] = TRAINING_FLOORS
+) -> tuple[float, float]:
     """The view of R² over training: of models that have learned something, and of the references beside them."""
     last = max((step for one in series for step in one.x), default=0)
     later = [
         replace(one, y=tuple(y for step, y in zip(one.x, one.y, strict=True) if step >= EARLY * last)) for one in series
     ]
-    return r2_domain([*later, *references], TRAINING_FLOORS)
+    return r2_domain([*later, *references], floors)
 
 
 def loss_domain(series: Sequence[Series], largest: float | None) -> tuple[float, float]:
@@ -175,7 +177,12 @@ def _curves(panel: Panel, color: alt.Color, tooltip: list[alt.Tooltip], last_ste
             title="step",
             scale=alt.Scale(domain=[0, last_step], nice=False),
             axis=alt.Axis(
-                labelExpr=THOUSANDS, tickCount=4, grid=False, labelFlush=True, labelOverlap=True, labelSeparation=8
+                labelExpr=THOUSANDS,
+                grid=False,
+                labelFlush=True,
+                labelOverlap=True,
+                labelSeparation=8,
+                **_quarters(last_step),
             ),
         )
         if steps
@@ -190,8 +197,9 @@ def _curves(panel: Panel, color: alt.Color, tooltip: list[alt.Tooltip], last_ste
     )
     means = alt.Chart(alt.NamedData(f"{panel.name}_means"))
     shown = means.transform_filter("isValid(datum.mean)").encode(x=x, y=y, color=color)
-    band = (
+    band = (  # of solid curves alone: more of them, and none can be told apart
         means.transform_filter("isValid(datum.low)")
+        .transform_filter(alt.FieldOneOfPredicate("name", [name for name in curves if name not in panel.dashed]))
         .transform_calculate(bottom=f"max(datum.low, {low!r})")
         .mark_area(opacity=0.18, clip=True)
         .encode(x=x, y=alt.Y("bottom:Q", scale=_value_scale(panel)), y2="high:Q", color=color, detail="name:N")
@@ -214,6 +222,13 @@ def _curves(panel: Panel, color: alt.Color, tooltip: list[alt.Tooltip], last_ste
         below = shown.transform_filter(f"datum.mean < {low!r}")
         layers.append(below.mark_point(shape="triangle-down", filled=True, size=24, opacity=1, yOffset=-2))
     return alt.layer(*layers, points, _note(panel))
+
+
+def _quarters(last_step: int) -> dict[str, Any]:
+    """Ticks at the quarters of a training whose length is round, so that its end has one."""
+    quarter, rest = divmod(last_step, 4)
+    round_number = not rest and len(f"{quarter}".rstrip("0")) <= 2
+    return {"values": [i * quarter for i in range(5)]} if round_number else {"tickCount": 4}
 
 
 def _reference_layers(panel: Panel, x: alt.X) -> list[Any]:

@@ -11,7 +11,10 @@ from recombine.report.series import REFERENCES, Series, finite, lookup, over_tra
 if TYPE_CHECKING:
     from recombine.report.collect import RunRecord, Study
 
-DEEP_FLOORS = (0.0, -0.5, -1.0, -1.5)  # a wrong code can do worse than none
+DEEP_FLOORS = (0.0, -0.5, -1.0, -1.5)  # a wrong latent can do worse than none
+CONTROL_FLOORS = (0.5, 0.0, -0.5, -1.0)
+FINE_FLOORS = (0.5, 0.0, -0.5)
+SPLITS = (("in_dist", "in distribution"), ("ood", "held-out masks"))
 COMPARED = ("connected", "disconnected")  # the supports of panel D
 
 
@@ -27,8 +30,8 @@ FIGURES = {
     "results": Figure(
         "Generalisation to unseen combinations of modules",
         "Lines are means over seeds; bands are the range of two seeds, or the 95 % interval of the mean of three or "
-        "more. Grey rules are the references. What is beyond the axis is drawn at its edge.",
-        ("ood", "probe", "loss", "control", "compared", "compared_both", "in_dist"),
+        "more, and of solid lines alone. Grey rules are the references. What is beyond the axis is drawn at its edge.",
+        ("ood", "loss", "probe", "control", "compared", "compared_both", "in_dist"),
     ),
     "masks": Figure(
         "R² of each mask at the last snapshot",
@@ -61,7 +64,7 @@ FIGURES = {
 def panels(study: "Study") -> dict[str, Panel]:
     """Every panel, by name. Those of the results figure are always there, others where there is data."""
     found = [*_results(study), *_active_modules(study)]
-    for figure in (_masks, _probes, _modules, _interventions):
+    for figure in (_masks, _probes, _modules, _latent, _subspace):
         found += _one_view(list(figure(study)))
     return {panel.name: panel for panel in found}
 
@@ -93,13 +96,13 @@ def _results(study: "Study") -> list[Panel]:
         ),
         Panel(
             "probe", "B\u2002Latent decoded, held-out masks",
-            ("solid: last residual stream", "dashed: the bottleneck's latent"),
+            ("solid: last residual stream", "dashed: the model's own latent"),
             tuple(probe), y_title="R² of the probe", dashed=("latent",), domain=training_domain(probe),
         ),
         Panel(
             "control", "C\u2002R² on the control", ("solid: a fresh teacher", "dashed: fresh modules, readout kept"),
             tuple(control), tuple(references(study, "control", "r2")), dashed=("fresh modules",),
-            domain=training_domain(control),
+            domain=training_domain(control, floors=CONTROL_FLOORS),
         ),
         *_compared(study, ood),
         Panel(
@@ -195,31 +198,44 @@ def _modules(study: "Study") -> Iterable[Panel]:
             yield _row_panel(name, title, lines, series, x_title=x_title)
 
 
-def _interventions(study: "Study") -> Iterable[Panel]:
-    latent = {
+def _latent(study: "Study") -> Iterable[Panel]:
+    """A model's own latent, replaced before it is executed."""
+    words = {
         "inferred": "as inferred",
         "true": "the true latent",
         "wrong": "a wrong latent",
         "interpolated": "interpolated",
     }
-    subspace = {"none": "untouched", "true": "the true code", "wrong": "a wrong code", "random": "a random change"}
-    for split, words in (("in_dist", "in distribution"), ("ood", "held-out masks")):
-        codes, points = [], []
-        for i, run in enumerate(study.runs):
-            done = lookup(run.scorecard, "interventions")
-            if lookup(done, "kind") == "latent" and (values := lookup(done, split)):
-                codes.append(_conditions(i, values, latent, ""))
-            for point in lookup(done, "points") or ():
-                if values := lookup(point, split):
-                    points.append(_conditions(i, values, subspace, f"{layer_name(point['point'])}: "))
-        if codes:
-            title = f"Latent replaced, {words}"
-            yield _row_panel(f"latent_{split}", title, ("trained on {support}",), codes, "latent", DEEP_FLOORS)
-        if points:
-            title = f"Subspace replaced, {words}"
-            yield _row_panel(
-                f"subspace_{split}", title, ("in the residual stream after …",), points, "code", DEEP_FLOORS
-            )
+    for split, where in SPLITS:
+        series = []
+        for i, done in _interventions(study, "latent"):
+            if values := lookup(done, split):
+                series.append(_conditions(i, values, words, ""))
+                series.append(_conditions(i, values, {"ceiling": words["true"]}, "", name="ceiling"))
+        if series:
+            lines = ("trained on {support}", "tick: the true latent's ceiling")
+            yield _row_panel(f"latent_{split}", f"Latent replaced, {where}", lines, series, "latent", DEEP_FLOORS)
+
+
+def _subspace(study: "Study") -> Iterable[Panel]:
+    """What a probe reads of the residual stream, set to something else. Untouched, it is the same after every block."""
+    words = {"true": "the true code", "wrong": "a wrong code", "random": "a random change"}
+    for split, where in SPLITS:
+        series = []
+        for i, done in _interventions(study, "subspace"):
+            points = [(point["point"], values) for point in done["points"] if (values := lookup(point, split))]
+            series += [_conditions(i, values, {"none": "untouched"}, "") for _, values in points[:1]]
+            series += [_conditions(i, values, words, f"{layer_name(point)}: ") for point, values in points]
+        if series:
+            lines = ("in the residual stream after …",)
+            yield _row_panel(f"subspace_{split}", f"Subspace replaced, {where}", lines, series, "code", FINE_FLOORS)
+
+
+def _interventions(study: "Study", kind: str) -> Iterable[tuple[int, dict[str, Any]]]:
+    for i, run in enumerate(study.runs):
+        done = lookup(run.scorecard, "interventions")
+        if lookup(done, "kind") == kind:
+            yield i, done
 
 
 def _row_panel(
@@ -237,9 +253,11 @@ def layer_name(point: int) -> str:
     return "embedding" if point == 0 else f"block {point}"
 
 
-def _conditions(run: int, values: dict[str, Any], words: dict[str, str], prefix: str) -> Series:
+def _conditions(run: int, values: dict[str, Any], words: dict[str, str], prefix: str, name: str = "") -> Series:
     kinds = [kind for kind in words if kind in values]
-    return Series(run, "", tuple(prefix + words[kind] for kind in kinds), tuple(finite(values[kind]) for kind in kinds))
+    return Series(
+        run, name, tuple(prefix + words[kind] for kind in kinds), tuple(finite(values[kind]) for kind in kinds)
+    )
 
 
 def _recovered(run: int, rows: list[dict[str, Any]]) -> list[Series]:

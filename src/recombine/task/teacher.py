@@ -13,6 +13,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, Key
 
+import recombine.numerics  # noqa: F401
 from recombine.errors import InputError
 from recombine.task.mask import Mask, active_modules
 

@@ -14,7 +14,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from recombine.config import ComputeConfig, Config, MeasureConfig
-from recombine.model.batch import PLAIN, given_latent, predict_batch
+from recombine.model.batch import PLAIN, given_latent, predict_batch, products
 from recombine.model.build import Model, build_model
 from recombine.model.trunk import TrunkModel
 from recombine.stream import Stream, stream_key
@@ -119,15 +119,19 @@ def train_step(
 
 def _loss_and_gradient(config: Config, model: Model, episodes: Episode) -> tuple[Float[Array, ""], optax.Updates]:
     """Over the batch, in pieces of equal size."""
-    loss_and_gradient = eqx.filter_value_and_grad(query_loss)
+
+    def loss_and_gradient(model: Model, episodes: Episode) -> tuple[Float[Array, ""], optax.Updates]:
+        with products(config.compute):
+            return eqx.filter_value_and_grad(query_loss)(model, episodes, config.compute)
+
     width = model.trunk.embedding.weight.shape[1] if isinstance(model, TrunkModel) else USUAL_WIDTH
     num_pieces = _num_pieces(len(episodes.query_y), config.task.episode_length * width)
     if num_pieces == 1:
-        return loss_and_gradient(model, episodes, config.compute)
+        return loss_and_gradient(model, episodes)
     pieces = jax.tree.map(lambda array: array.reshape(num_pieces, -1, *array.shape[1:]), episodes)
 
     def add(total: tuple, piece: Episode) -> tuple[tuple, None]:
-        return jax.tree.map(jnp.add, total, loss_and_gradient(model, piece, config.compute)), None
+        return jax.tree.map(jnp.add, total, loss_and_gradient(model, piece)), None
 
     zeros = (jnp.zeros((), jnp.float32), jax.tree.map(jnp.zeros_like, eqx.filter(model, eqx.is_inexact_array)))
     total, _ = jax.lax.scan(add, zeros, pieces)

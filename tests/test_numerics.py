@@ -1,0 +1,59 @@
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from recombine.config_file import override
+from recombine.preset import preset_config
+from recombine.task.split import run_teacher
+from recombine.train.step import config_tasks, init_state, train_step
+
+
+def products(jaxpr: Any) -> Iterator[Any]:
+    """The products of matrices in a program, with those in its loops, branches and derivatives."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "dot_general":
+            yield equation
+        for value in jax.tree.leaves(equation.params, is_leaf=lambda leaf: hasattr(leaf, "eqns")):
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns"):
+                yield from products(inner)
+
+
+@pytest.mark.parametrize("kind", ["transformer", "hypertransformer"])
+@pytest.mark.parametrize("path", ["fast", "plain"])
+def test_a_float32_product_is_one_wherever_it_is_computed(kind: str, path: str) -> None:
+    """In all of a training step: labels, passes, gradients. On an accelerator others would be rounded."""
+    config = override(preset_config("smoke", kind), {"compute": {"path": path}})
+    dynamic, static = eqx.partition(init_state(config), eqx.is_array)
+
+    def step(dynamic: Any) -> Any:
+        done = train_step(config, jnp.uint32(0), config_tasks(config), eqx.combine(dynamic, static), jnp.int32(0))
+        return eqx.filter(done, eqx.is_array)
+
+    found = list(products(jax.make_jaxpr(step)(dynamic).jaxpr))
+    assert len(found) > 20
+    assert {str(equation.params["precision"]) for equation in found} == {
+        str((jax.lax.Precision.HIGHEST, jax.lax.Precision.HIGHEST))
+    }
+
+
+def test_a_seed_is_the_same_teacher_whatever_the_environment_says() -> None:
+    code = (
+        "from recombine.preset import preset_config; from recombine.task.split import run_teacher\n"
+        "support = preset_config('smoke', 'transformer').task.support\n"
+        "print(run_teacher(0, support, 4, 4).theta.tolist())"
+    )
+    env = os.environ | {"JAX_THREEFRY_PARTITIONABLE": "0", "JAX_DEFAULT_MATMUL_PRECISION": "bfloat16"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120, check=True
+    )
+    here = run_teacher(0, preset_config("smoke", "transformer").task.support, 4, 4).theta.tolist()
+    np.testing.assert_array_equal(eval(done.stdout), here)
