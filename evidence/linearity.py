@@ -6,6 +6,7 @@ combination of the two tasks that its modules are alone; means over the pairs of
 """
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from measured import write_rows
 from records import HERE
@@ -36,9 +37,9 @@ def shares(teacher: Teacher, mask: np.ndarray, seed: int) -> tuple[float, float]
     """What is linear of a mask's tasks, and what its modules make, each alone and then added."""
     x_key, z_key = jax.random.split(jax.random.key(seed))
     x = sample_input(x_key, (INPUTS, teacher.theta.shape[-1]))
-    z = jax.vmap(sample_latent, (0, None))(jax.random.split(z_key, TASKS), mask.astype(np.float32))
+    z = jax.vmap(sample_latent, (0, None))(jax.random.split(z_key, TASKS), jnp.asarray(mask, jnp.float32))
     labels = np.asarray(jax.vmap(teacher.label, (0, None))(z, x)).T
-    alone = np.asarray(jax.vmap(teacher.label, (0, None))(np.eye(len(mask))[mask > 0], x)).T
+    alone = np.asarray(jax.vmap(teacher.label, (0, None))(jnp.asarray(np.eye(len(mask))[mask > 0], jnp.float32), x)).T
     return explained(np.asarray(x), labels), explained(alone, labels)
 
 

@@ -5,6 +5,7 @@ Every open point of the paper that changes a run is a field here; `docs/decision
 
 import re
 from dataclasses import dataclass, field, replace
+from math import isfinite
 from typing import Any, ClassVar, Literal
 
 from recombine import paper
@@ -129,6 +130,8 @@ class OwnModelConfig:
         for name, value in options.items():
             if not isinstance(value, str | bool | int | float):
                 raise InputError(f"model.options.{name}", value, "a string, a number or a truth value")
+            if isinstance(value, float) and not isfinite(value):
+                raise InputError(f"model.options.{name}", value, "must be finite")
         object.__setattr__(self, "options", tuple(sorted(options.items())))
 
     @property

@@ -94,6 +94,14 @@ def parse_changes(changes: Sequence[str]) -> dict[str, Any]:
     return data
 
 
+def stored_config(tables: Mapping[str, Any]) -> Config:
+    """The configuration that a run directory holds: complete as `write_toml` writes it, so that it names no file."""
+    support = tables.get("task", {}).get("support", {}) if isinstance(tables.get("task", {}), Mapping) else {}
+    if not isinstance(support, Mapping):
+        raise InputError("task.support", support, "in a run directory it is a table with its masks")
+    return override(Config(), tables)
+
+
 def write_toml(config: Config) -> str:
     """The configuration as the text of a TOML file that `read_config` reads back."""
     return tomli_w.dumps(config_as_dict(config))

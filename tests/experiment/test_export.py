@@ -74,6 +74,23 @@ def test_damaged_parameters(runs: Path, tmp_path: Path, damage: bytes, capsys: p
     assert capsys.readouterr().err.count("\n") == 1
 
 
+def test_parameters_go_with_their_own_scores(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    finish(tmp_path / "run", stop_at=5)
+    assert main(["export", str(tmp_path / "run"), "--out", str(tmp_path / "shared"), "--weights"]) == 2
+    assert "its newest checkpoint is of step 5, and it was last measured at 4" in capsys.readouterr().err
+    assert not (tmp_path / "shared").exists()
+    assert main(["export", str(tmp_path / "run"), "--out", str(tmp_path / "shared")]) == 0
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"starts": [{}]}', '{"starts": 3}', "[" * 100_000])
+def test_a_damaged_environment(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    finish(tmp_path / "run", stop_at=0)
+    (tmp_path / "run" / "env.json").write_text(text)
+    assert main(["export", str(tmp_path / "run"), "--out", str(tmp_path / "shared")]) == 2
+    assert "its env.json cannot be read" in capsys.readouterr().err
+    assert not (tmp_path / "shared").exists()
+
+
 def test_mistakes(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, words in [
         ([], "at least one run"),

@@ -5,12 +5,15 @@ import hashlib
 import json
 import resource
 import struct
+import tomllib
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import tomli_w
 
 from recombine.errors import InputError
+from recombine.experiment.rundir import run_config
 from recombine.train.checkpoint import DamagedCheckpoint, _manifest_bytes, _manifest_hash, read_checkpoint
 from tests.reliability.small_run import finish
 
@@ -141,3 +144,18 @@ def test_a_configuration_that_names_a_class_imports_nothing(tmp_path: Path) -> N
     (path / "config.toml").write_text(text.replace('kind = "transformer"', 'kind = "trap:Model"'))
     finish(path)  # the checkpoint's own copy of the configuration is what counts
     assert 'kind = "transformer"' in (path / "config.toml").read_text()
+
+
+def test_a_configuration_that_names_a_file_reads_nothing(tmp_path: Path) -> None:
+    """Neither its masks, nor what else is in it."""
+    path = tmp_path / "run"
+    finish(path, stop_at=4)
+    text = (path / "config.toml").read_text()
+    for content in ("not for others", "110000\n001100\n000011\n"):
+        (tmp_path / "outside.txt").write_text(content)
+        tables = tomllib.loads(text)
+        tables["task"]["support"] = str(tmp_path / "outside.txt")
+        (path / "config.toml").write_text(tomli_w.dumps(tables))
+        with pytest.raises(InputError, match="in a run directory it is a table with its masks") as caught:
+            run_config(path)
+        assert "not for others" not in str(caught.value)

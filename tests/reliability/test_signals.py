@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from recombine.experiment.interrupt import StopRequest
+from recombine.experiment.run import run
 from tests.reliability.commands import STEPS, command, complete, start
-from tests.reliability.small_run import result
+from tests.reliability.small_run import result, small_config
 
 WAITING = ["tests.reliability.waiting"]
 
@@ -85,3 +87,19 @@ def test_an_interrupted_run_ends_as_the_one_that_was_not(whole: Path, tmp_path: 
         assert process.returncode == 130
     assert complete(["recombine"], command(path)).returncode == 0
     assert result(path) == result(whole)
+
+
+def test_asked_to_leave_after_the_run_has_looked(tmp_path: Path) -> None:
+    """Between two looks at the request there is time for a signal: what was trained is saved all the same."""
+    request = StopRequest()
+    for progress in run(small_config(), tmp_path / "run", request=request):
+        if progress.step:  # reported when it was decided that nothing is to be saved
+            request.signum = signal.SIGTERM
+    status = json.loads((tmp_path / "run" / "status.json").read_text())
+    assert status["state"] == "interrupted"
+    assert status["step"] > 0
+    assert newest_step(tmp_path / "run") == status["step"]
+
+
+def newest_step(path: Path) -> int:
+    return max(int(one.name.removeprefix("step-")) for one in (path / "checkpoints").glob("step-*"))

@@ -74,7 +74,7 @@ def make_scorecard(model: str, support: str, seed: int, steps: int) -> dict[str,
             for i, mask in enumerate(ALL_PAIRS)
         ]
         card["modules"] = {"map_r2": 0.95, "single": single, "pairs": pairs}
-        values = {"inferred": in_dist, "true": 0.99, "wrong": -0.9 + shift, "interpolated": 0.6}
+        values = {"inferred": in_dist, "true": 0.99, "wrong": -0.9 + shift, "interpolated": 0.6, "ceiling": 0.97}
         card["interventions"] = {"kind": "latent", "in_dist": values, "ood": {**values, "inferred": ood}}
     elif model in FINAL:
         points = []

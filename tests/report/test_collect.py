@@ -73,9 +73,18 @@ def test_other_settings_are_not_other_seeds(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="differ in model: they are not seeds of one experiment"):
         collect([tmp_path])
     shutil.rmtree(tmp_path / "b")
-    support = {"name": "connected+", "masks": ["110000", "001100", "000011"]}
-    finish(tmp_path / "c", small_config(task={"support": support}, model={"causal": True}, seed=2), stop_at=0)
-    with pytest.raises(InputError, match=r"they are not seeds|it is not the same"):
+    for name, masks in (("c", ["110", "011"]), ("d", ["110", "101"])):
+        kind = "transformer" if name == "c" else "hypertransformer"
+        support = {"name": "mine", "masks": masks}
+        finish(tmp_path / name, small_config(task={"support": support}, model={"kind": kind}, seed=2), stop_at=0)
+    with pytest.raises(InputError, match="both call their support mine; it is not the same"):
+        collect([tmp_path])
+
+
+def test_models_of_other_teachers_are_not_compared(tmp_path: Path) -> None:
+    finish(tmp_path / "a", stop_at=0)
+    finish(tmp_path / "b", small_config(task={"support": "connected"}, teacher_seed=3), stop_at=0)
+    with pytest.raises(InputError, match="are both of seed 0, and have other teachers, 3 and 0"):
         collect([tmp_path])
 
 

@@ -95,11 +95,40 @@ def test_a_loss_of_any_range_has_ticks(first: float, final: float, expected: set
 def test_panels_side_by_side_have_one_axis(study: Study) -> None:
     """The latent's wrong values are at −0.9, the subspace's at 0.2."""
     for one in draw_figure(study, "interventions").to_dict()["concat"]:
+        expected = [-1.0, 1.0] if "Latent" in one["title"]["text"] else [0.0, 1.0]
         domains = [
             layer["encoding"]["x"]["scale"]["domain"] for layer in one["layer"] if "scale" in layer["encoding"]["x"]
         ]
         assert domains
-        assert all(domain == [-1.0, 1.0] for domain in domains)
+        assert all(domain == expected for domain in domains)
+
+
+def test_replacing_the_latent_is_read_beside_its_ceiling(study: Study) -> None:
+    chart = draw_figure(study, "interventions")
+    rows = chart.to_dict()["datasets"]["latent_ood_means"]
+    cards = [run.scorecard for run in study.runs if run.support == "connected+" and run.model == "hypertransformer"]
+    ceilings = [card["interventions"]["ood"]["ceiling"] for card in cards if card]
+    (found,) = [row for row in rows if row["name"] == "ceiling"]
+    assert (found["x"], found["mean"]) == ("the true latent", pytest.approx(sum(ceilings) / len(ceilings)))
+    untouched = [row for row in chart.to_dict()["datasets"]["subspace_ood_means"] if "untouched" in row["x"]]
+    assert [row["x"] for row in untouched] == ["untouched"]
+
+
+@pytest.mark.parametrize(("last", "ticks"), [(10_000, [0, 2500, 5000, 7500, 10_000]), (40, [0, 10, 20, 30, 40])])
+def test_a_training_s_end_has_a_tick(last: int, ticks: list[int]) -> None:
+    run = make_run("transformer", "connected+", 0)
+    rows = tuple({**row, "step": step} for row, step in zip(run.rows, (0, last), strict=False))
+    layers = panel_layers(draw_figure(Study((replace(run, rows=rows),)), "results"), "A\u2002R²")
+    axes = [layer["encoding"]["x"]["axis"] for layer in layers if "axis" in layer["encoding"].get("x", {})]
+    assert axes
+    assert all(axis["values"] == ticks for axis in axes)
+
+
+def test_bands_are_of_solid_lines(study: Study) -> None:
+    bands = [layer for layer in panel_layers(draw_figure(study, "results"), "C") if layer["mark"]["type"] == "area"]
+    assert [step["filter"] for band in bands for step in band["transform"] if isinstance(step.get("filter"), dict)] == [
+        {"field": "name", "oneOf": ["fresh teacher"]}
+    ]
 
 
 @pytest.mark.parametrize("seeds", [1, 3])

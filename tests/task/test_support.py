@@ -32,6 +32,15 @@ def test_bad_supports(masks: list[str], held_out: list[str] | None, message: str
         make_support("mine", masks, held_out)
 
 
+def test_the_paper_s_names_are_of_its_masks(tmp_path: Path) -> None:
+    (tmp_path / "connected+.txt").write_text("110\n011\n")
+    for mine in (str(tmp_path / "connected+.txt"), {"name": "connected", "masks": ["110", "011"]}):
+        with pytest.raises(InputError, match="is the paper's, of other masks; give yours another name"):
+            parse_support(mine)
+    masks = parse_support("connected").masks
+    assert parse_support({"name": "connected", "masks": masks[::-1]}).masks == masks[::-1]
+
+
 def test_the_constructor_checks_too() -> None:
     with pytest.raises(InputError):
         Support("mine", ((1, 1), (1, 1)), ())

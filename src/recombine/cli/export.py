@@ -35,7 +35,7 @@ class Export:
         if self.model:
             import_model(self.model)
         runs = [run for path in self.runs for run in runs_in(path)]
-        check_export(runs, self.out)
+        check_export(runs, self.out, self.weights)
         make_output_directory("out", self.out)
         for run in runs:
             print_line(str(export_run(run, self.out, self.weights)))

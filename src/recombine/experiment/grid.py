@@ -237,10 +237,15 @@ def value_name(value: Any) -> str:
     return str(value["name"] if isinstance(value, Mapping) and "name" in value else value)
 
 
+def short_names(fields: Sequence[str]) -> dict[str, str]:
+    """A field is told by its last word where that is enough."""
+    last = [name.rpartition(".")[2] for name in fields]
+    return {name: (short if last.count(short) == 1 else name) for name, short in zip(fields, last, strict=True)}
+
+
 def _name(config: Config, point: Point, shown: Sequence[str]) -> str:
-    """The model and the values, fit for a directory's name. A field is told by its last word where that is enough."""
-    last = [name.rpartition(".")[2] for name in shown]
-    words = {name: (short if last.count(short) == 1 else name) for name, short in zip(shown, last, strict=True)}
+    """The model and the values, fit for a directory's name."""
+    words = short_names(shown)
     values = ",".join(f"{words[name]}={_safe(point[name])}" for name in shown if name in point)
     if len(values) > LONGEST_NAME:
         values = sha256(values.encode()).hexdigest()[:12]

@@ -175,6 +175,8 @@ class Running:
         return Progress(self.step, float(snapshot.losses.mean()), self.row)
 
     def end(self) -> None:
+        if self.saved_step != self.step:  # asked to leave after `take` had looked
+            self._save()
         if self.step == self.num_steps and not self._measure_is_due():
             self._write_status("done")
         else:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from recombine.config import Config
-from recombine.config_file import override, parse_toml, write_toml
+from recombine.config_file import parse_toml, stored_config, write_toml
 from recombine.errors import InputError
 from recombine.experiment.lock import take_lock
 from recombine.files import (
@@ -135,7 +135,7 @@ def run_config(path: Path) -> Config:
         raise InputError("run", str(path), f"not a run directory: {error}") from error
     tables = parse_toml(text, str(path / CONFIG))
     try:
-        return override(Config(), tables)
+        return stored_config(tables)
     except InputError as error:
         raise InputError("run", str(path), f"its {CONFIG}: {error}") from error
 
@@ -144,7 +144,7 @@ def is_done(path: Path) -> bool:
     """Whether a run has been trained and measured to its end."""
     try:
         return json.loads(read_file(path / STATUS, 1 << 20))["state"] == "done"
-    except (NotAFile, ValueError, KeyError, TypeError):
+    except (NotAFile, ValueError, KeyError, TypeError, RecursionError):
         return False
 
 
@@ -162,7 +162,7 @@ def last_row(path: Path) -> dict[str, Any]:
     """The newest of a run's metrics; nothing where there is none, or none that can be read."""
     try:
         row = json.loads(read_file(path / METRICS).decode(errors="replace").splitlines()[-1])
-    except (OSError, ValueError, IndexError):
+    except (OSError, ValueError, IndexError, RecursionError):
         return {}
     return row if isinstance(row, dict) else {}
 

@@ -61,7 +61,7 @@ def make_scorecard(config: Config, model: Model, step: int) -> dict[str, Any]:
         x = sample_input(stream_key(config.seed, Stream.modules), (NUM_INPUTS, config.task.input_dim))
         recovery = recover_modules(executes, teacher, v, reading.latent, x)
         card["modules"] = {
-            "map_r2": recovery.map_r2,
+            "map_r2": or_none(recovery.map_r2),
             "single": [{"module": i} | _recovered(config, entry) for i, entry in enumerate(recovery.single, start=1)],
             "pairs": [_recovered(config, entry) for entry in recovery.pairs],
         }

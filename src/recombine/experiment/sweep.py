@@ -35,7 +35,7 @@ def read_list(out: Path) -> Iterator[dict[str, Any]]:
     try:
         text = read_file(out / LIST, LARGEST).decode(errors="replace")
         lines = [json.loads(line) for line in text.splitlines()]
-    except (NotAFile, ValueError) as error:
+    except (NotAFile, ValueError, RecursionError) as error:
         raise InputError("sweep", str(out), f"not a sweep's directory: {LIST} cannot be read ({error})") from error
     for line in lines:
         if not _is_line(line):
@@ -56,7 +56,7 @@ def read_selection(run: Path) -> dict[str, Any] | None:
     """A run's selection scores, or None where there are none (yet, or of this format)."""
     try:
         stored = json.loads(read_file(run / SELECTION, 1 << 16))
-    except (NotAFile, ValueError):
+    except (NotAFile, ValueError, RecursionError):
         return None
     if not isinstance(stored, dict) or stored.get("format") != SELECTION_FORMAT:
         return None

@@ -8,7 +8,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from recombine.config import Config, OwnModelConfig
-from recombine.config_file import override, parse_toml
+from recombine.config_file import parse_toml, stored_config
 from recombine.errors import InputError
 from recombine.experiment.rundir import CHECKPOINTS, CONFIG, METRICS, WEIGHTS, run_config
 from recombine.files import NotAFile, read_file
@@ -42,7 +42,7 @@ def load_trained(run: Path) -> Trained:
         except DamagedCheckpoint as error:
             damage = str(error)
             continue
-        config = override(Config(), parse_toml(checkpoint.texts[CONFIG], str(path / CONFIG)))
+        config = stored_config(parse_toml(checkpoint.texts[CONFIG], str(path / CONFIG)))
         arrays = {name: array for name, array in checkpoint.arrays.items() if name != LOSSES}
         return Trained(config, replace_arrays(init_state(config), arrays, str(run)).model, checkpoint.step)
     if (run / WEIGHTS).is_file():

@@ -145,7 +145,7 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
 def _read_json(path: Path) -> dict[str, Any] | None:
     try:
         value = json.loads(read_file(path, 1 << 20))
-    except (NotAFile, ValueError):
+    except (NotAFile, ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
@@ -173,6 +173,13 @@ def _check_together(runs: Sequence[RunRecord]) -> None:
             raise InputError(
                 "runs", f"{twin.path}, {run.path}", f"both call their support {run.support}; it is not the same"
             )
+    teachers: dict[int, RunRecord] = {}
+    for run in runs:
+        twin = teachers.setdefault(run.seed, run)
+        one, other = (each.config.get("teacher_seed", each.seed) for each in (twin, run))
+        if one != other:
+            what = f"are both of seed {run.seed}, and have other teachers, {one} and {other}: they cannot be compared"
+            raise InputError("runs", f"{twin.path}, {run.path}", what)
     seen: dict[tuple[str, str, int], RunRecord] = {}
     for run in runs:
         twin = seen.setdefault((run.model, run.support, run.seed), run)

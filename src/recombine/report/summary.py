@@ -22,7 +22,7 @@ def final_scores(study: Study) -> Iterator[tuple[str, Scores, Scores]]:
             rows = [run.rows[-1] for run in runs if run.model == model]
             if rows:
                 means[model] = _mean(rows)
-        known = [run.references for run in runs if run.references]
+        known = list({run.seed: run.references for run in runs if run.references}.values())  # its models share them
         references = _mean(known) if known else {}
         yield _title(support, runs), means, references
 

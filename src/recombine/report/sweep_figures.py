@@ -5,6 +5,7 @@ from typing import Any
 
 import altair as alt
 
+from recombine.experiment.grid import short_names
 from recombine.report import theme
 from recombine.report.sweep_results import SweepResults
 from recombine.report.sweep_tables import value_text, varied
@@ -44,7 +45,7 @@ def _parallel(results: SweepResults, fields: list[str], dark: bool) -> tuple[Any
     by, title = _score(results)
     scores = [one.scores[by].mean for one in results.ranked]
     low, high = min(scores), max(scores)
-    titles = [field.rpartition(".")[2] for field in fields] + ["R²"]
+    titles = [*short_names(fields).values(), "R²"]
     values = {field: _values(results, field) for field in fields}
     lines, labels = [], []
     every_so_many = -(-len(results.ranked) // MOST_LINES)

@@ -3,6 +3,7 @@
 from html import escape
 from pathlib import Path
 
+from recombine.experiment.grid import short_names
 from recombine.files import make_directories
 from recombine.report.document import document, write_document
 from recombine.report.page_sections import table
@@ -63,7 +64,7 @@ def _winners(results: SweepResults) -> str:
 def _ranked(results: SweepResults, ranked: list[Ranked], names: tuple[str, ...] = ()) -> str:
     fields = varied(results)
     scores = [name for name in SCORES if any(name in one.scores for one in ranked)]
-    head = ["", *(escape(field.rpartition(".")[2]) for field in fields), *(WORDS[name] for name in scores)]
+    head = ["", *map(escape, short_names(fields).values()), *(WORDS[name] for name in scores)]
     rows = [
         [
             names[i] if names else str(i + 1),

@@ -24,7 +24,7 @@ COLUMNS = ("name", "configuration", "seed", "num_steps", "state", "step", *SCORE
 
 
 class Mean(NamedTuple):
-    """Over seeds, with the 95 % interval where there are several."""
+    """Over seeds, with the range of two or the 95 % interval of three and more."""
 
     mean: float
     low: float | None
@@ -110,7 +110,7 @@ def _row(out: Path, line: dict[str, Any]) -> tuple[Any, ...]:
     try:
         status = json.loads(read_file(path / STATUS, 1 << 20))
         state, step = str(status["state"]), int(status["step"])
-    except (NotAFile, ValueError, KeyError, TypeError):
+    except (NotAFile, ValueError, KeyError, TypeError, RecursionError):
         return (*head, "waiting", 0, None, None, None, None)
     row = last_row(path)
     return (*head, state, step, None, None, *((row.get(split) or {}).get("r2") for split in ("ood", "in_dist")))
@@ -144,7 +144,7 @@ def _ranked(connection: "DuckDBPyConnection", fields: Sequence[str], by: str) ->
 def _mean(mean: float, deviation: float | None, count: int) -> Mean:
     if deviation is None or count < 2:
         return Mean(mean, None, None)
-    half = quantile(count) * deviation / count**0.5
+    half = (quantile(count) if count > 2 else 1.0) * deviation / count**0.5  # of two, that is their range
     return Mean(mean, mean - half, mean + half)
 
 

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from recombine.experiment.grid import short_names
 from recombine.report.sweep_results import SCORES, Mean, Ranked, SweepResults
 
 WIDEST = 10_000  # of a table that no terminal has to show
@@ -88,10 +89,15 @@ def _print_ranked(
     table.add_column("configuration", overflow="fold", min_width=len("configuration"))
     for i, one in enumerate(ranked):
         cells = [interval(one.scores[name]).replace(" ", "\n", 1) if name in one.scores else "–" for name in scores]
-        values = [f"{field.rpartition('.')[2]}={value_text(one.point[field])}" for field in fields]
+        values = [f"{short}={value_text(one.point[field])}" for field, short in short_names(fields).items()]
         table.add_row(names[i] if names else str(i + 1), *cells, Text(" ".join(values)))
-    console.print(Text(f"\n{title}; R², mean over {ranked[0].seeds} seed{'s' * (ranked[0].seeds > 1)}"))
+    console.print(Text(f"\n{title}; R², mean over {seeds_text(ranked)}"))
     console.print(table)
+
+
+def seeds_text(ranked: Sequence[Ranked]) -> str:
+    fewest, most = min(one.seeds for one in ranked), max(one.seeds for one in ranked)
+    return f"{fewest} to {most} seeds" if fewest < most else f"{most} seed{'s' * (most > 1)}"
 
 
 def value_text(value: Any) -> str:

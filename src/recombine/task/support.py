@@ -78,6 +78,8 @@ def make_support(name: str, masks: Sequence[Any], held_out: Sequence[Any] | None
     inside it: for the paper's supports, the unseen 2-hot masks.
     """
     trained = tuple(parse_mask(f"support.masks[{i}]", mask) for i, mask in enumerate(masks))
+    if name in paper.SUPPORTS and {format_mask(mask) for mask in trained} != set(paper.SUPPORTS[name]):
+        raise InputError("support.name", name, "is the paper's, of other masks; give yours another name")
     if held_out is not None:
         return Support(name, trained, tuple(parse_mask(f"support.held_out[{i}]", m) for i, m in enumerate(held_out)))
     support = Support(name, trained, ())  # checks the masks before their complement is formed

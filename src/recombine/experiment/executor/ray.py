@@ -60,9 +60,10 @@ def run_jobs_on_ray(
                 kind, data, files = _result(ray, reference)
                 _write(Path(job.request["path"]), files)
                 tried[job.name] += 1
-                if kind == "failed" and tried[job.name] <= retries and not stopping and not data.pop("hopeless", False):
+                hopeless = kind == "done" or stopping or data.pop("hopeless", False)
+                if tried[job.name] <= retries and not hopeless:  # interrupted, too: its node was told to leave
                     waiting.append(job)
-                    yield Event(job, "said", {"text": f"{data['error']}; once more"})
+                    yield Event(job, "said", {"text": f"{data.get('error', 'the worker was ended')}; once more"})
                     continue
                 yield Event(job, kind, data)
     finally:
