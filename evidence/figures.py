@@ -90,4 +90,5 @@ if (HERE / "length").is_dir():
     FIGURES["length.png"] = length
 if (HERE / "paper").is_dir():
     FIGURES["held_out.png"] = held_out
+    FIGURES["interventions_paper.png"] = lambda: draw_figure(study("paper"), "interventions", MAIN)
     FIGURES["results_paper.png"] = lambda: draw_figure(study("paper"), "results", MAIN, columns=3)

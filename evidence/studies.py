@@ -9,6 +9,8 @@ from typing import Any
 from records import MAIN, H, T, mask_r2, study
 from rich.console import Console
 
+from recombine.config_file import config_as_dict
+from recombine.preset import preset_config
 from recombine.report.collect import Study
 from recombine.report.markdown import criterion, measured, score_tables, table, with_interval
 from recombine.report.numbers import REFERENCE_NAMES, fixed
@@ -16,6 +18,32 @@ from recombine.report.series import lookup, models, supports
 from recombine.report.summary import final_scores
 from recombine.report.tables import print_scores
 from recombine.report.verdict import HOLDS, NOT_ENOUGH, judge
+
+
+def presets() -> str:
+    """The presets' sizes, by the fields that they set."""
+    rows = []
+    for words, field in (
+        ("inputs d", "task.input_dim"),
+        ("hidden units h of a task", "task.hidden_dim"),
+        ("length N of an episode", "task.episode_length"),
+        ("width of the trunk", "model.embed_dim"),
+        ("blocks", "model.num_layers"),
+        ("hidden units of the generated layer", "model.hidden_dim"),
+        ("size of the latent", "model.latent_dim"),
+        ("episodes in a batch", "optimizer.batch_size"),
+        ("steps", "optimizer.num_steps"),
+        ("episodes scored, of each split", "measure.episodes"),
+        ("snapshots", "measure.snapshots"),
+    ):
+        section, _, name = field.partition(".")
+        cells = []
+        for preset in ("smoke", "quick", "paper"):
+            both = [lookup(config_as_dict(preset_config(preset, model)), section, name) for model in (T, H)]
+            known = dict.fromkeys(f"{value:,}" for value in both if value is not None)
+            cells.append(" and ".join(known))
+        rows.append((words, f"`{field}`", *cells))
+    return table(("", "field", "`smoke`", "`quick`", "`paper`"), rows, left=2)
 
 
 def verdicts(names: Sequence[str]) -> str:

@@ -1,6 +1,8 @@
 """Tables of the smaller studies, one for each question."""
 
 import json
+from itertools import product
+from statistics import fmean
 from typing import Any
 
 from records import APART, HERE, MAIN, H, T, apart, chosen, mask_r2, percent, r2, reference, study, sweep
@@ -98,6 +100,18 @@ def covariance() -> str:
         rows.append((f"**{model}**", *(r2(runs[name], split) for name, split in columns)))
     head = ("", "`quick`, in distribution", "held-out masks", "`paper`, in distribution", "held-out masks")
     return table(head, rows)
+
+
+def linearity() -> str:
+    """How far the tasks of held-out pairs are linear, and how far their modules' functions add."""
+    found = [row for row in json.loads((HERE / "linearity.json").read_text()) if row["split"] == "ood"]
+    words = {"linear": "best affine function of x", "added": "best combination of the two modules' own tasks"}
+    rows = []
+    for name, (key, what) in product(("paper", "quick"), words.items()):
+        values = [row[key] for row in found if row["study"] == name]
+        cell = f"{fixed(fmean(values))} ({fixed(min(values))} to {fixed(max(values))})"
+        rows.append((f"`{name}`", what, cell, ", ".join(map(fixed, values[:3]))))
+    return table(("", "explains", f"{len(values)} teachers: mean (range)", "those of seeds 0, 1, 2"), rows, left=2)
 
 
 def execution() -> str:

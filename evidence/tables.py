@@ -9,6 +9,7 @@ from readings import readings_table
 from records import HERE, study, sweep
 
 TABLES: dict[str, Callable[[], str]] = {
+    "presets": studies.presets,
     "verdicts": lambda: studies.verdicts([name for name in ("paper", "quick") if (HERE / name).is_dir()]),
     "scores-paper": lambda: studies.scores("paper"),
     "scores-quick": lambda: studies.scores("quick"),
@@ -28,6 +29,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "gap": sweeps.gap,
     "diversity": sweeps.diversity,
     "covariance": sweeps.covariance,
+    "linearity": sweeps.linearity,
     "decoding": sweeps.decoding,
     "execution": sweeps.execution,
     "variation": variation.variation,

@@ -29,7 +29,7 @@ class Reproduce:
     """Every panel of the paper's figures, from training to the verdict on each claim. Rerun it, and it goes on."""
 
     preset: Preset = "quick"
-    """paper: the paper's settings, days. quick: smaller tasks and models, minutes. smoke: to see that it runs."""
+    """paper: the paper's settings, a day. quick: smaller tasks and models, minutes. smoke: to see that it runs."""
     config: OptionalPath = None
     """A TOML file of changes to the preset."""
     model: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
