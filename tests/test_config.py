@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recombine.config import Config, HypertransformerConfig, TaskConfig, TransformerConfig
+from recombine.config import Config, HypertransformerConfig, OwnModelConfig, TaskConfig, TransformerConfig
 from recombine.config_file import config_as_dict, override, read_config, write_toml
 from recombine.errors import InputError
 from recombine.preset import preset_config
@@ -153,3 +153,10 @@ def test_weight_decay_follows_the_model() -> None:
     assert override(Config(), {"model": {"kind": "hypertransformer"}}).optimizer.weight_decay == 0.0
     given = {"model": {"kind": "hypertransformer"}, "optimizer": {"weight_decay": 0.3}}
     assert override(Config(), given).optimizer.weight_decay == 0.3
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_an_option_that_is_not_finite_is_refused(value: float) -> None:
+    """A configuration with one would differ from itself, and its run could never go on."""
+    with pytest.raises(InputError, match=r"model\.options\.start = (nan|inf): must be finite"):
+        OwnModelConfig("package.module:Class", (("start", value),))

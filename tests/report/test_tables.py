@@ -1,8 +1,13 @@
+from dataclasses import replace
+
 import pytest
 
+from recombine.report.collect import Study
+from recombine.report.summary import final_scores
 from recombine.report.tables import print_scores, print_support
 from recombine.task.support import make_support
 from recombine.task.support_spec import parse_support
+from tests.report.studies import make_run
 
 
 def test_scores_have_a_row_each_and_a_column_per_split(capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,3 +40,13 @@ def test_names_are_not_markup(capsys: pytest.CaptureFixture[str]) -> None:
     assert "[/bold] [red]mine  2 modules" in text
     assert "trained on [red]mine" in text
     assert "[x]" in text
+
+
+def test_references_count_once_for_a_seed() -> None:
+    """Though one seed has both models, and the other one of them."""
+    runs = [make_run("transformer", "connected+", 0), make_run("hypertransformer", "connected+", 0)]
+    runs.append(make_run("transformer", "connected+", 1))
+    ridge = [0.5, 0.5, 0.8]
+    shown = [replace(run, references={"ridge": {"ood": {"r2": r2}}}) for run, r2 in zip(runs, ridge, strict=True)]
+    ((_, _, references),) = final_scores(Study(tuple(shown)))
+    assert references["ridge"]["ood"]["r2"] == pytest.approx(0.65)
