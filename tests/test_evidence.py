@@ -1,8 +1,7 @@
-"""The numbers in the docs are those of the runs in evidence/, and the runs are what their configurations give again."""
+"""The numbers in the docs are those of the runs in evidence/."""
 
 import importlib
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,14 +13,17 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 from scipy.stats import norm
+from sklearn.linear_model import LinearRegression
+from sklearn.metrics import r2_score
 
 from recombine.cli.serve import demo_directory
 from recombine.experiment.evaluate import read_episodes
 from recombine.experiment.trained import load_trained
 from recombine.measure.ridge import Ridge
 from recombine.measure.trained_tasks import NOISE
+from recombine.preset import preset_config
 from recombine.stream import Stream
-from recombine.task.split import sample_masks
+from recombine.task.split import run_teacher, sample_masks
 from recombine.train.step import config_teacher
 
 ROOT = Path(__file__).parents[1]
@@ -252,50 +254,17 @@ def test_the_other_readings_change_what_they_say(script: Callable[[str], ModuleT
             assert after.rows == before.rows
 
 
-@pytest.mark.parametrize(
-    ("model", "steps"),
-    [
-        ("hypertransformer", 1000),
-        pytest.param("transformer", 1000, marks=pytest.mark.slow),
-    ],
-)
-def test_a_run_again_from_its_configuration(tmp_path: Path, model: str, steps: int) -> None:
-    """The same numbers anywhere, and the same bits on the kinds of machine that made it."""
-    made = [EVIDENCE / study / f"{model}-connected+-seed0" for study in ("quick", "machine")]
-    config, other = (run / "config.toml" for run in made)
-    assert config.read_text() == other.read_text()
-    command = [sys.executable, "-m", "recombine", "train", "--config", str(config), "--threads", "1"]
-    again = [*command, "--out", str(tmp_path / "again"), "--stop-at", str(steps)]
-    subprocess.run(again, check=True, capture_output=True, timeout=600, env=os.environ | {"XLA_FLAGS": ""})
-    found = (tmp_path / "again" / "metrics.jsonl").read_text().splitlines()
-    assert json.loads(found[-1])["step"] == steps
-    committed = [(run / "metrics.jsonl").read_text().splitlines()[: len(found)] for run in made]
-    for rows in committed:
-        assert scores(found) == pytest.approx(scores(rows), abs=1e-4)
-    here = identity(tmp_path / "again")
-    alike = [rows for run, rows in zip(made, committed, strict=True) if identity(run) == here]
-    for rows in alike:
-        assert found == rows, "other bits, on the kind of machine that made the run"
-    if not alike:
-        differs = [{k: (v, here[k]) for k, v in identity(run).items() if v != here[k]} for run in made]
-        pytest.skip(f"the same numbers; made on other kinds of machine, whose last bits differ: {differs}")
-
-
-def test_a_run_on_two_kinds_of_machine() -> None:
-    """As the docs say: the same scores, but for last digits, until the end."""
-    for model in ("transformer", "hypertransformer"):
-        one, other = (EVIDENCE / study / f"{model}-connected+-seed0" for study in ("quick", "machine"))
-        assert identity(one)["features"] != identity(other)["features"]
-        rows, again = ((run / "metrics.jsonl").read_text().splitlines() for run in (one, other))
-        assert json.loads(rows[-1])["step"] == 10_000
-        assert scores(rows) == pytest.approx(scores(again), abs=1e-6)
-        assert rows != again
-
-
-def scores(rows: list[str]) -> list[float]:
-    return [json.loads(row)[split]["r2"] for row in rows for split in ("in_dist", "ood")]
-
-
-def identity(run: Path) -> dict[str, Any]:
-    """What the bits of a run depend on."""
-    return json.loads((run / "env.json").read_text())["starts"][0]["identity"]
+def test_how_linear_tasks_are(script: Callable[[str], ModuleType]) -> None:
+    """Against scikit-learn, and the stored numbers against the teacher of one seed."""
+    linearity, rng = script("linearity"), np.random.default_rng(0)
+    features = rng.normal(size=(200, 5))
+    labels = features @ rng.normal(size=(5, 3)) + rng.normal(size=(200, 3)) + 2
+    fit = LinearRegression().fit(features, labels)
+    expected = r2_score(labels, fit.predict(features), multioutput="variance_weighted")
+    assert linearity.explained(features, labels) == pytest.approx(expected)
+    task = preset_config("quick", "transformer").task
+    teacher = run_teacher(0, task.support, task.input_dim, task.hidden_dim)
+    found = np.mean([linearity.shares(teacher, mask, 0) for mask in np.asarray(task.support.held_out)], axis=0)
+    rows = json.loads((EVIDENCE / "linearity.json").read_text())
+    (row,) = [row for row in rows if (row["study"], row["seed"], row["split"]) == ("quick", 0, "ood")]
+    assert found == pytest.approx([row["linear"], row["added"]], abs=1e-4)

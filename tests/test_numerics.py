@@ -1,3 +1,4 @@
+import json
 import os
 import subprocess
 import sys
@@ -56,4 +57,4 @@ def test_a_seed_is_the_same_teacher_whatever_the_environment_says() -> None:
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120, check=True
     )
     here = run_teacher(0, preset_config("smoke", "transformer").task.support, 4, 4).theta.tolist()
-    np.testing.assert_array_equal(eval(done.stdout), here)
+    np.testing.assert_array_equal(json.loads(done.stdout), here)

@@ -184,7 +184,7 @@ def test_the_interval_of_three_seeds_and_how_many_there_are(tmp_path: Path, caps
     assert "mean over 2 to 3 seeds" in capsys.readouterr().out
 
 
-def test_fields_of_one_last_word_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fields_of_one_last_word_are_told_apart() -> None:
     assert short_names(["model.hidden_dim", "task.hidden_dim", "optimizer.num_steps"]) == {
         "model.hidden_dim": "model.hidden_dim",
         "task.hidden_dim": "task.hidden_dim",

@@ -96,8 +96,9 @@ def parse_changes(changes: Sequence[str]) -> dict[str, Any]:
 
 def stored_config(tables: Mapping[str, Any]) -> Config:
     """The configuration that a run directory holds: complete as `write_toml` writes it, so that it names no file."""
-    support = tables.get("task", {}).get("support", {}) if isinstance(tables.get("task", {}), Mapping) else {}
-    if not isinstance(support, Mapping):
+    task = tables.get("task")
+    support = task.get("support") if isinstance(task, Mapping) else None
+    if isinstance(support, str):
         raise InputError("task.support", support, "in a run directory it is a table with its masks")
     return override(Config(), tables)
 

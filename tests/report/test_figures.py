@@ -31,16 +31,6 @@ def runs_of(study: Study, model: str, support: str = "connected+") -> list[RunRe
     return [run for run in study.runs if (run.model, run.support) == (model, support)]
 
 
-@pytest.fixture(scope="module")
-def study() -> Study:
-    return whole_study()
-
-
-@pytest.fixture(scope="module")
-def results(study: Study) -> Any:
-    return draw_figure(study, "results")
-
-
 def test_how_many_seeds_there_are_is_told(study: Study) -> None:
     def words(*seeds_of_connected: int) -> str:
         kept = [run for run in study.runs if run.support != "connected" or run.seed in seeds_of_connected]

@@ -15,16 +15,6 @@ from recombine.report.panel import LABEL_GAP, spread_out
 from tests.report.studies import make_run, whole_study
 
 
-@pytest.fixture(scope="module")
-def study() -> Study:
-    return whole_study()
-
-
-@pytest.fixture(scope="module")
-def results(study: Study) -> Any:
-    return draw_figure(study, "results")
-
-
 def panel_layers(chart: Any, title: str) -> list[dict[str, Any]]:
     return next(one for one in chart.to_dict()["concat"] if title in one["title"]["text"])["layer"]
 

@@ -7,6 +7,7 @@ Selecting and reporting are kept apart: `select_ood` and `select_in_dist` are sc
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recombine.errors import InputError
@@ -14,7 +15,7 @@ from recombine.experiment.grid import value_name
 from recombine.experiment.rundir import STATUS, last_row
 from recombine.experiment.sweep import read_list, read_selection
 from recombine.files import NotAFile, read_file
-from recombine.report.series import quantile
+from recombine.report.series import interval
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -126,26 +127,18 @@ def _comparable(values: Sequence[Any]) -> list[Any]:
 
 def _ranked(connection: "DuckDBPyConnection", fields: Sequence[str], by: str) -> Iterator[Ranked]:
     names = ", ".join(f'any_value("{name}")' for name in fields)
-    scores = ", ".join(f"avg({name}), stddev_samp({name})" for name in SCORES)
+    scores = ", ".join(f"list({name}) FILTER ({name} IS NOT NULL)" for name in SCORES)
     query = f"""
         SELECT configuration, count(*), {scores}{", " + names if fields else ""} FROM runs
         GROUP BY configuration HAVING bool_and(state = 'done') AND count({by}) = count(*)
         ORDER BY avg({by}) DESC, configuration
     """
     for configuration, seeds, *rest in connection.execute(query).fetchall():
+        found, point = rest[: len(SCORES)], rest[len(SCORES) :]
         means = {
-            name: _mean(mean, deviation, seeds)
-            for name, mean, deviation in zip(SCORES, rest[0:8:2], rest[1:8:2], strict=True)
-            if mean is not None
+            name: Mean(fmean(values), *interval(values)) for name, values in zip(SCORES, found, strict=True) if values
         }
-        yield Ranked(configuration, dict(zip(fields, rest[8:], strict=True)), seeds, means)
-
-
-def _mean(mean: float, deviation: float | None, count: int) -> Mean:
-    if deviation is None or count < 2:
-        return Mean(mean, None, None)
-    half = (quantile(count) if count > 2 else 1.0) * deviation / count**0.5  # of two, that is their range
-    return Mean(mean, mean - half, mean + half)
+        yield Ranked(configuration, dict(zip(fields, point, strict=True)), seeds, means)
 
 
 def _importance(ranked: Sequence[Ranked], field: str, by: str) -> Importance | None:
