@@ -1,11 +1,10 @@
 """Tables of the factorial of teachers and seeds: what a seed changes."""
 
 from collections.abc import Callable, Sequence
-from statistics import fmean, variance
+from statistics import fmean
 
 import numpy as np
 from records import APART, H, T, apart, chosen, mask_r2, percent, sweep
-from scipy.stats import f
 
 from recombine.report.collect import RunRecord
 from recombine.report.markdown import table
@@ -55,14 +54,21 @@ def _share(grid: Sequence[Sequence[float]]) -> float:
     return among / (among + within)
 
 
-def share_interval(grid: Sequence[Sequence[float]], level: float = 0.95) -> tuple[float, float]:
-    """Of the teachers' share, if all that varies is normal: exact, by the F-distribution of the ratio of variances."""
-    groups, size = len(grid), len(grid[0])
-    within = fmean(variance(row) for row in grid)
-    ratio = size * variance([fmean(row) for row in grid]) / within
-    ends = f.ppf([(1 + level) / 2, (1 - level) / 2], groups - 1, groups * (size - 1))
-    signal = [max(0.0, (ratio / end - 1) / size) for end in ends]
-    return signal[0] / (1 + signal[0]), signal[1] / (1 + signal[1])
+def share_interval(
+    grid: Sequence[Sequence[float]], level: float = 0.95, draws: int = 100_000, seed: int = 0
+) -> tuple[float, float]:
+    """Of the teachers' share, if all that varies is normal: a generalised confidence interval.
+
+    Each sum of squares is its expected mean square times a χ²; with that χ² drawn, the sums that were found tell what
+    the mean squares would be, and those the components. A seed is the same for every teacher, so that the share has
+    three components and no exact interval.
+    """
+    rng = np.random.default_rng(seed)
+    teacher, seeds, rest = (square * freedom / rng.chisquare(freedom, draws) for square, freedom in _mean_squares(grid))
+    among = np.maximum(teacher - rest, 0.0) / len(grid[0])
+    within = np.maximum(seeds - rest, 0.0) / len(grid) + rest
+    low, high = np.quantile(among / (among + within), [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
 
 
 def teachers() -> str:
@@ -102,8 +108,23 @@ def _grid(model: str, of: Callable[[RunRecord], float | None]) -> list[list[floa
 
 
 def components(grid: Sequence[Sequence[float]]) -> tuple[float, float]:
-    """Variance among the rows and within them: the estimates of a one-way analysis of variance, not below zero."""
-    assert len({len(row) for row in grid}) == 1, "as many seeds of each teacher"
-    within = fmean(variance(row) for row in grid)
-    among = variance([fmean(row) for row in grid]) - within / len(grid[0])
-    return max(among, 0.0), within
+    """Variance of the teachers (the rows), and with one teacher: of a two-way analysis of variance, not below zero.
+
+    A seed is the same for every teacher: what it changes for all of them is not among the rows' means.
+    """
+    (teacher, _), (seeds, _), (rest, _) = _mean_squares(grid)
+    return max(teacher - rest, 0.0) / len(grid[0]), (seeds - rest) / len(grid) + rest
+
+
+def _mean_squares(grid: Sequence[Sequence[float]]) -> tuple[tuple[float, int], ...]:
+    """Of the rows, of the columns and of what is left, with their degrees of freedom."""
+    values = np.asarray(grid)
+    rows, columns = values.shape
+    by_row, by_column = values.mean(axis=1, keepdims=True), values.mean(axis=0)
+    left = values - by_row - by_column + values.mean()
+    freedom = (rows - 1) * (columns - 1)
+    return (
+        (float(columns * by_row.var(ddof=1)), rows - 1),
+        (float(rows * by_column.var(ddof=1)), columns - 1),
+        (float((left**2).sum() / freedom), freedom),
+    )

@@ -1,13 +1,12 @@
-"""Appendix C.3 (app:architecture): each whole model against a NumPy forward pass from its saved weights."""
+"""Appendix C.3 (app:architecture): each whole model against a NumPy forward pass from its parameters by name."""
 
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
+from safetensors.numpy import load, save
 
 from recombine.config import Config
 from recombine.config_file import override
@@ -15,7 +14,7 @@ from recombine.model.block import Block
 from recombine.model.build import build_model
 from recombine.model.hypertransformer import Hypertransformer
 from recombine.model.transformer import Transformer
-from recombine.model.weights import load_weights, save_weights
+from recombine.model.weights import named_arrays, replace_arrays
 from recombine.task.split import run_teacher, sample_split
 
 from . import numpy_models
@@ -70,11 +69,10 @@ def check_trace(output: Any, residual: list[np.ndarray], patterns: list[np.ndarr
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=repr)
-def test_transformer(tmp_path: Path, variant: dict[str, Any]) -> None:
+def test_transformer(variant: dict[str, Any]) -> None:
     config, model, episode = setting("transformer", variant)
-    save_weights(tmp_path / "model.safetensors", model)
     output = model(episode.context_x, episode.context_y, episode.query_x)
-    weights = load_file(tmp_path / "model.safetensors")
+    weights = named_arrays(model)
     y, residual, patterns = numpy_models.transformer(weights, *arrays(episode), **options(config))
     np.testing.assert_allclose(output.y, y, rtol=2e-5, atol=2e-5)
     check_trace(output, residual, patterns)
@@ -84,11 +82,10 @@ def test_transformer(tmp_path: Path, variant: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("variant", HYPER_VARIANTS, ids=repr)
-def test_hypertransformer(tmp_path: Path, variant: dict[str, Any]) -> None:
+def test_hypertransformer(variant: dict[str, Any]) -> None:
     config, model, episode = setting("hypertransformer", variant)
-    save_weights(tmp_path / "model.safetensors", model)
     output = model(episode.context_x, episode.context_y, episode.query_x)
-    weights = load_file(tmp_path / "model.safetensors")
+    weights = named_arrays(model)
     y, residual, patterns, z = numpy_models.hypertransformer(
         weights, *arrays(episode), **options(config), unit_norm=bool(variant.get("unit_norm"))
     )
@@ -98,11 +95,11 @@ def test_hypertransformer(tmp_path: Path, variant: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["transformer", "hypertransformer"])
-def test_weights_survive_the_file(tmp_path: Path, kind: str) -> None:
+def test_weights_survive_the_file(kind: str) -> None:
     config, model, episode = setting(kind, {})
-    save_weights(tmp_path / "model.safetensors", model)
+    stored = save(named_arrays(model))
     fresh = build_model(config, key=jax.random.key(9))
-    loaded = load_weights(tmp_path / "model.safetensors", fresh)
+    loaded = replace_arrays(fresh, load(stored), "the file")
     for a, b in zip(jax.tree.leaves(model), jax.tree.leaves(loaded), strict=True):
         np.testing.assert_array_equal(a, b)
     assert (

@@ -1,15 +1,12 @@
-"""Parameters, or any arrays of a tree, by name; and a model's in a safetensors file."""
+"""Parameters, or any arrays of a tree, by name."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
 
 from recombine.errors import InputError
 
@@ -34,19 +31,6 @@ def replace_arrays(like: M, arrays: Mapping[str, np.ndarray], source: str) -> M:
             raise InputError("weights", source, wanted)
     own, rest = eqx.partition(like, eqx.is_array)
     return eqx.combine(jax.tree.map_with_path(lambda path, _: jnp.asarray(arrays[_name(path)]), own), rest)
-
-
-def save_weights(path: Path, model: object) -> None:
-    save_file(named_arrays(model), path)
-
-
-def load_weights(path: Path, like: M) -> M:
-    """The model `like`, with its parameters taken from the file."""
-    try:
-        weights = load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise InputError("weights", str(path), f"not a readable safetensors file ({error})") from error
-    return replace_arrays(like, weights, str(path))
 
 
 def _name(path: tuple) -> str:
