@@ -55,6 +55,28 @@ def test_the_same_bits_as_on_this_machine_though_a_process_is_killed(address: st
         assert metrics(here / f"run{seed}") == metrics(there / f"run{seed}")
 
 
+def test_a_process_that_is_told_to_leave_is_tried_once_more(address: str, tmp_path: Path) -> None:
+    """As when its node is taken away: what it saved is gone on from, and not begun again."""
+    from recombine.experiment.executor.ray import run_jobs_on_ray
+
+    changes = {"optimizer": {"num_steps": 3_000}, "measure": {"snapshots": 10}}
+    here, there = tmp_path / "here", tmp_path / "there"
+    list(run_jobs(jobs_in(here, 1, **changes), 1, StopRequest()))
+    said, told = [], False
+    for event in run_jobs_on_ray(jobs_in(there, 1, **changes), there, address, None, StopRequest(), retries=1):
+        said.append((event.kind, event.data.get("text")))
+        if event.kind == "progress" and event.data["step"] > 0 and not told:
+            told = True
+            os.kill(json.loads((there / "run0" / "status.json").read_text())["process"], signal.SIGTERM)
+    assert told
+    assert ("said", "the worker was ended; once more") in said
+    assert said[-1][0] == "done"
+    starts = [start["step"] for start in json.loads((there / "run0" / "env.json").read_text())["starts"]]
+    assert len(starts) == 2
+    assert starts[1] > 0
+    assert metrics(here / "run0") == metrics(there / "run0")
+
+
 @pytest.mark.slow
 def test_without_a_shared_directory_runs_are_fetched(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
