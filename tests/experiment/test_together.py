@@ -82,6 +82,28 @@ def test_they_go_on_where_they_were_left_though_one_is_behind(tmp_path: Path) ->
         assert_as_alone(path, alone)
 
 
+def test_those_that_are_behind_catch_up_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when seeds are added to a run that is done, and to one that is half way. None goes past where all stop."""
+    finish(tmp_path / "a", configs()[0])
+    finish(tmp_path / "b", configs()[1], stop_at=8)
+    more = [*configs(), small_config(seed=2)]
+    programs = []
+
+    def seen(config, seeds, tasks, states, step, every, last):
+        programs.append((list(seeds), step, last))
+        return train_together(config, seeds, tasks, states, step, every, last)
+
+    monkeypatch.setattr(together, "train_together", seen)
+    list(run_together(more, [*paths(tmp_path), tmp_path / "d"], RunOptions(stop_at=6)))
+    assert programs == [([1, 2], 0, 6)]
+    assert [rows(tmp_path / name)[-1]["step"] for name in "abcd"] == [12, 8, 4, 4]
+    list(run_together(more, [*paths(tmp_path), tmp_path / "d"]))
+    assert programs[1:] == [([1, 2], 6, 8), ([1, 1, 2], 8, 12)]
+    for name, config in zip("abcd", more, strict=True):
+        finish(tmp_path / "alone" / name, config)
+        assert_as_alone(tmp_path / name, tmp_path / "alone" / name)
+
+
 def test_one_that_diverges_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parameters that are not finite have no finite loss."""
 

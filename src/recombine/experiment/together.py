@@ -14,7 +14,7 @@ from recombine.errors import InputError
 from recombine.experiment.interrupt import StopRequest
 from recombine.experiment.run import Progress, Running, RunOptions
 from recombine.experiment.rundir import RunDirectory
-from recombine.train.loop import NonFiniteLoss, train, train_together
+from recombine.train.loop import NonFiniteLoss, train_together
 from recombine.train.step import compiled_part
 
 
@@ -33,7 +33,7 @@ def run_together(
 ) -> Generator[Progress, None, None]:
     """Start or continue the runs in the directories; progress is that of each of them.
 
-    Those that are behind, as after a crash, are first brought to where the others are, one by one.
+    Those that are behind, as after a crash or where seeds were added, are first brought to where others are, together.
     """
     check_one_shape(configs)
     options, request = replace(options or RunOptions(), together=len(configs)), request or StopRequest()
@@ -45,12 +45,11 @@ def run_together(
                 runs.append(running)
                 with running.blamed():
                     yield from running.begin()
-            furthest = max(running.step for running in runs)
-            for running in runs:
-                with suppress(ArithmeticError), running.blamed():
-                    yield from _catch_up(running, furthest)
-            if not request.requested():
-                yield from _train([running for running in runs if not running.failed], furthest, request)
+            last = runs[0].last
+            for step in sorted({min(running.step, last) for running in runs} | {last}):
+                behind = [running for running in runs if running.step < step and not running.failed]
+                if behind and not request.requested():
+                    yield from _train(behind, step, request)
         except BaseException:
             for running in runs:
                 running.leave()
@@ -62,19 +61,12 @@ def run_together(
         raise NonFiniteLoss(f"{len(failed)} of {len(runs)} runs diverged: {', '.join(map(_name, failed))}")
 
 
-def _catch_up(running: Running, step: int) -> Generator[Progress, None, None]:
-    for snapshot in train(running.config, running.tasks, running.state, running.step, running.every, step):
-        yield running.take(snapshot)
-        if running.request.requested():
-            return
-
-
-def _train(runs: list[Running], step: int, request: StopRequest) -> Generator[Progress, None, None]:
-    if not runs:
-        return
+def _train(runs: list[Running], last: int, request: StopRequest) -> Generator[Progress, None, None]:
+    """Runs that are at one step, up to another."""
     first, seeds = runs[0], [running.config.seed for running in runs]
     tasks, states = [running.tasks for running in runs], [running.state for running in runs]
-    for snapshots, finite in train_together(first.config, seeds, tasks, states, step, first.every, first.last):
+    _go_on(runs)
+    for snapshots, finite in train_together(first.config, seeds, tasks, states, first.step, first.every, last):
         for running, snapshot, goes_on in zip(runs, snapshots, finite, strict=True):
             with suppress(ArithmeticError), running.blamed():
                 if len(snapshot.losses) and not running.failed:
@@ -83,8 +75,13 @@ def _train(runs: list[Running], step: int, request: StopRequest) -> Generator[Pr
                     raise NonFiniteLoss(f"step {snapshot.step} was not taken: its loss or its gradient is not finite")
         if request.requested() or all(running.failed for running in runs):
             return
-        for running in runs:
-            running.since = time.monotonic()  # what the others measured is not this one's training
+        _go_on(runs)
+
+
+def _go_on(runs: list[Running]) -> None:
+    """What others trained or measured meanwhile is not these runs' training."""
+    for running in runs:
+        running.since = time.monotonic()
 
 
 def _name(running: Running) -> str:
