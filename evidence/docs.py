@@ -41,8 +41,10 @@ def digest(chart: Any) -> str:
         return value
 
     text = json.dumps(rounded(chart.to_dict()), sort_keys=True)
-    counted = re.sub(r'"(view|param|layer)_\d+', r'"\1', text)  # Altair counts them through all that a process draws
-    return sha256(counted.encode()).hexdigest()
+    named = re.sub(
+        r'"(view|param|layer)_[0-9a-f_]+', r'"\1', text
+    )  # Altair names them by a count, or by all their digits
+    return sha256(named.encode()).hexdigest()
 
 
 def drawn(chart: Any, label: str) -> bytes:

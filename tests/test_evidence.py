@@ -46,11 +46,10 @@ def test_a_figure_of_other_numbers_is_another(script: Callable[[str], ModuleType
     docs, alt = script("docs"), script("altair")
 
     def digest(value: float) -> str:
-        return docs.digest(
-            alt.Chart(alt.Data(values=[{"a": value}])).mark_bar().encode(x="a:Q").add_params(alt.param())
-        )
+        one = alt.Chart(alt.Data(values=[{"a": value}])).mark_bar().encode(x="a:Q").add_params(alt.param())
+        return docs.digest(alt.concat(one, one.add_params(alt.selection_interval())))
 
-    assert digest(0.5) == digest(0.5 + 1e-9), "though Altair counts its parameters on"
+    assert digest(0.5) == digest(0.5 + 1e-9), "though Altair counts parameters on, and names views by all digits"
     assert digest(0.5) != digest(0.501)
 
 
