@@ -100,11 +100,15 @@ def teachers_masks() -> str:
 
 
 def _grid(model: str, of: Callable[[RunRecord], float | None]) -> list[list[float]]:
-    """A row for each teacher, an entry for each seed."""
+    """A row for each teacher, an entry for each seed: the same seeds, in the same order, in every row."""
     runs = [run for run in sweep("variation") if run.model == model]
-    teachers = sorted({run.config["teacher_seed"] for run in runs})
-    found = [[of(run) for run in runs if run.config["teacher_seed"] == teacher] for teacher in teachers]
-    return [[value for value in row if value is not None] for row in found]
+    found: dict[int, dict[int, float]] = {}
+    for run in runs:
+        value = of(run)
+        assert value is not None, run.path
+        found.setdefault(run.config["teacher_seed"], {})[run.seed] = value
+    (seeds,) = {tuple(sorted(row)) for row in found.values()}
+    return [[found[teacher][seed] for seed in seeds] for teacher in sorted(found)]
 
 
 def components(grid: Sequence[Sequence[float]]) -> tuple[float, float]:

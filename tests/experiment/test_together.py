@@ -2,6 +2,9 @@
 
 import json
 import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +15,9 @@ import pytest
 from recombine.config import Config
 from recombine.config_file import write_toml
 from recombine.errors import InputError
+from recombine.experiment import run as run_module
 from recombine.experiment import together
+from recombine.experiment.evaluate import measurements
 from recombine.experiment.interrupt import StopRequest
 from recombine.experiment.job import carry_out
 from recombine.experiment.plan import jobs_to_do, put_together
@@ -102,6 +107,46 @@ def test_those_that_are_behind_catch_up_together(tmp_path: Path, monkeypatch: py
     for name, config in zip("abcd", more, strict=True):
         finish(tmp_path / "alone" / name, config)
         assert_as_alone(tmp_path / name, tmp_path / "alone" / name)
+
+
+def test_measuring_another_is_not_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that are trained by one program train for the same time, however long each is measured."""
+
+    def slowly(*args):
+        time.sleep(0.2)
+        return measurements(*args)
+
+    monkeypatch.setattr(run_module, "measurements", slowly)
+    list(run_together(configs(), paths(tmp_path)))
+    rows = [[json.loads(line) for line in (p / "timing.jsonl").read_text().splitlines()] for p in paths(tmp_path)]
+    trained = [sum(row["seconds"]["train"] + row["seconds"]["compile"] for row in of_one) for of_one in rows]
+    assert max(trained) - min(trained) < 0.1
+    assert all(row["seconds"]["measure"] > 0.2 for of_one in rows for row in of_one)
+
+
+def test_while_they_compile_all_can_be_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the spot, though one of them is behind: nothing is lost, and each says that it was interrupted."""
+    finish(tmp_path / "a", configs()[0], stop_at=4)
+    seen = []
+
+    class Asked(StopRequest):
+        @contextmanager
+        def may_leave(self, farewell: Callable[[], None]) -> Iterator[None]:
+            self.farewell = farewell
+            yield
+            del self.farewell
+
+    request = Asked()
+
+    def compiling(*args):
+        request.farewell()
+        seen.append([state(path) for path in paths(tmp_path)])
+        yield from train_together(*args)
+
+    monkeypatch.setattr(together, "train_together", compiling)
+    list(run_together(configs(), paths(tmp_path), request=request))
+    assert seen == [["interrupted"] * 3] * 2
+    assert [state(path) for path in paths(tmp_path)] == ["done"] * 3
 
 
 def test_one_that_diverges_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ def what_changed(
     stored = parse_toml(newest.texts[CONFIG], CONFIG) if newest else directory.read_config()
     changed = differences(stored, config_as_dict(config)) if stored else {}
     if newest and not _is_finished(newest, config):  # what is only reported depends on no machine
-        # With how many others it is trained may change, as sweeps grow: every start records it.
+        # How many are trained together may change, as sweeps grow: every start records how many there were at most.
         before, now = ({name: one[name] for name in one if name != "together"} for one in (newest.identity, identity))
         changed |= differences({"machine": before}, {"machine": now})
     return changed

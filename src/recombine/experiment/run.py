@@ -92,7 +92,7 @@ class Running:
         self.losses = np.zeros(0, np.float32)
         self.row: dict[str, Any] = {}
         self.seconds = {"start": 0.0, "compile": 0.0, "train": 0.0, "measure": 0.0, "save": 0.0}
-        self.timed_from = 0
+        self.timed_steps = 0  # those of `seconds["train"]`
         self.compiled = False  # the first dispatch compiles
         self.failed = False
 
@@ -133,8 +133,7 @@ class Running:
         """For reasons that are not this run's."""
         if self.entered and not self.failed:
             with suppress(OSError):
-                if self.saved_step != self.step:
-                    self._save()
+                self.keep()
                 self._write_status("stopped")
 
     def fail(self, error: BaseException) -> None:
@@ -157,13 +156,14 @@ class Running:
         yield self._progress()
         self.saved_at = self.since = time.monotonic()
 
-    def take(self, snapshot: Snapshot) -> Progress:
-        """Measure and save what has been trained, where that is due."""
-        self.seconds["train" if self.compiled else "compile"] += time.monotonic() - self.since
+    def take(self, snapshot: Snapshot, trained: float | None = None) -> Progress:
+        """Measure and save what has been trained (by `trained`, or just now), where that is due."""
+        seconds = (time.monotonic() if trained is None else trained) - self.since
+        self.seconds["train" if self.compiled else "compile"] += seconds
+        self.timed_steps += len(snapshot.losses) if self.compiled else 0
+        self.compiled = True
         self.step, self.state = snapshot.step, snapshot.state
         self.losses = np.concatenate([self.losses, snapshot.losses])
-        if not self.compiled:
-            self.compiled, self.timed_from = True, self.step
         measured = self._measure_is_due() and self._measure()
         ends = self.step == self.last or self.request.requested()
         if measured or ends or time.monotonic() - self.saved_at >= self.options.save_every:
@@ -174,9 +174,16 @@ class Running:
         self.since = time.monotonic()
         return Progress(self.step, float(snapshot.losses.mean()), self.row)
 
-    def end(self) -> None:
-        if self.saved_step != self.step:  # asked to leave after `take` had looked
+    def keep(self) -> None:
+        """Save, unless it is saved."""
+        if self.saved_step != self.step:
             self._save()
+
+    def interrupted(self) -> None:
+        self._write_status("interrupted")
+
+    def end(self) -> None:
+        self.keep()  # asked to leave after `take` had looked
         if self.step == self.num_steps and not self._measure_is_due():
             self._write_status("done")
         else:
@@ -222,7 +229,7 @@ class Running:
         """Where nothing has changed since the last checkpoint, a signal need not wait."""
         if self.saved_step != self.step:
             return nullcontext()
-        return self.request.may_leave(lambda: self._write_status("interrupted"))
+        return self.request.may_leave(self.interrupted)
 
     def _measure_is_due(self) -> bool:
         due = self.step % self.every == 0 or self.step == self.num_steps
@@ -252,13 +259,13 @@ class Running:
         self.seconds["save"] += self.saved_at - started
 
     def _write_timing(self) -> None:
-        steps, seconds = self.step - self.timed_from, self.seconds["train"]
+        steps, seconds = self.timed_steps, self.seconds["train"]
         batch = self.config.optimizer.batch_size
         row: dict[str, Any] = {"step": self.step, "seconds": {k: round(v, 4) for k, v in self.seconds.items()}}
         if steps and seconds:
             row |= {"steps_per_second": steps / seconds, "episodes_per_second": steps * batch / seconds}
         self.directory.append_timing(row | {"peak_memory_bytes": peak_memory()})
-        self.seconds, self.timed_from = dict.fromkeys(self.seconds, 0.0), self.step
+        self.seconds, self.timed_steps = dict.fromkeys(self.seconds, 0.0), 0
 
     def _write_status(self, state: str, error: str | None = None) -> None:
         self.directory.write_status(state, self.step, self.num_steps, error)

@@ -4,9 +4,10 @@ Each run has its directory, as if it were alone; only its last bits differ.
 """
 
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from itertools import chain, islice
 from pathlib import Path
 
 from recombine.config import Config
@@ -49,7 +50,7 @@ def run_together(
             for step in sorted({min(running.step, last) for running in runs} | {last}):
                 behind = [running for running in runs if running.step < step and not running.failed]
                 if behind and not request.requested():
-                    yield from _train(behind, step, request)
+                    yield from _train(behind, step, request, runs)
         except BaseException:
             for running in runs:
                 running.leave()
@@ -61,27 +62,40 @@ def run_together(
         raise NonFiniteLoss(f"{len(failed)} of {len(runs)} runs diverged: {', '.join(map(_name, failed))}")
 
 
-def _train(runs: list[Running], last: int, request: StopRequest) -> Generator[Progress, None, None]:
-    """Runs that are at one step, up to another."""
+def _train(runs: list[Running], last: int, request: StopRequest, group: list[Running]) -> Iterator[Progress]:
+    """Runs that are at one step, up to another; where compiling is interrupted, all of the group say so."""
     first, seeds = runs[0], [running.config.seed for running in runs]
     tasks, states = [running.tasks for running in runs], [running.state for running in runs]
-    _go_on(runs)
-    for snapshots, finite in train_together(first.config, seeds, tasks, states, first.step, first.every, last):
+    dispatches = train_together(first.config, seeds, tasks, states, first.step, first.every, last)
+    for running in runs:
+        running.keep()
+        running.compiled = False  # nothing was for as many as these
+    _start_the_clock(runs)
+    with request.may_leave(lambda: _say_interrupted(group)):
+        compiled = list(islice(dispatches, 1))
+    for snapshots, finite in chain(compiled, dispatches):
+        trained = time.monotonic()
         for running, snapshot, goes_on in zip(runs, snapshots, finite, strict=True):
             with suppress(ArithmeticError), running.blamed():
                 if len(snapshot.losses) and not running.failed:
-                    yield running.take(snapshot)
+                    yield running.take(snapshot, trained)
                 if not goes_on and not running.failed:
                     raise NonFiniteLoss(f"step {snapshot.step} was not taken: its loss or its gradient is not finite")
         if request.requested() or all(running.failed for running in runs):
             return
-        _go_on(runs)
+        _start_the_clock(runs)
 
 
-def _go_on(runs: list[Running]) -> None:
+def _start_the_clock(runs: list[Running]) -> None:
     """What others trained or measured meanwhile is not these runs' training."""
     for running in runs:
         running.since = time.monotonic()
+
+
+def _say_interrupted(group: list[Running]) -> None:
+    for running in group:
+        if not running.failed:
+            running.interrupted()
 
 
 def _name(running: Running) -> str:
