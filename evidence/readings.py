@@ -10,11 +10,11 @@ from records import HERE
 from recombine import paper
 from recombine.report.collect import RunRecord, Study
 from recombine.report.markdown import table
+from recombine.report.panels import COMPARED
 from recombine.report.series import lookup, pooled_r2
 from recombine.report.verdict import HOLDS, NOT_ENOUGH, Verdict, judge
 
 MODELS = ("transformer", "hypertransformer")
-PANEL_D = ("connected", "disconnected")
 CLAIMS = range(1, 7)  # the seventh is computed, not trained
 FIELDS = {
     "model.causal": "causal attention",
@@ -126,9 +126,9 @@ def _kept_readout(row: dict[str, Any]) -> dict[str, Any]:
 
 def _outside_both(run: RunRecord) -> RunRecord:
     """On the masks that neither support of panel D trains on: model, ridge and oracle."""
-    if run.support not in PANEL_D:
+    if run.support not in COMPARED:
         return run
-    trained = {mask for name in PANEL_D for mask in paper.SUPPORTS[name]}
+    trained = {mask for name in COMPARED for mask in paper.SUPPORTS[name]}
 
     def read(masks: dict[str, Any]) -> dict[str, Any]:
         return {"ood": {"r2": pooled_r2(masks, [mask for mask in masks if mask not in trained])}}

@@ -9,12 +9,14 @@ from typing import Any
 from records import MAIN, H, T, mask_r2, study
 from rich.console import Console
 
+from recombine import paper
 from recombine.config_file import config_as_dict
 from recombine.preset import preset_config
 from recombine.report.collect import Study
 from recombine.report.markdown import criterion, measured, score_tables, table, with_interval
 from recombine.report.numbers import REFERENCE_NAMES, fixed
-from recombine.report.series import lookup, models, supports
+from recombine.report.panels import COMPARED
+from recombine.report.series import lookup, models, pooled_r2, reference_scores, supports
 from recombine.report.summary import final_scores
 from recombine.report.tables import print_scores
 from recombine.report.verdict import HOLDS, NOT_ENOUGH, judge
@@ -144,6 +146,30 @@ def over_training(name: str, steps: Sequence[int]) -> str:
     return table(
         ("seed", "R² on held-out masks", *(f"{step:,} steps" for step in steps), "all snapshots"), rows, left=2
     )
+
+
+def panel_d(name: str) -> str:
+    """Connected or not, seed by seed: on each support's own held-out masks, and on those outside both."""
+    trained = {mask for support in COMPARED for mask in paper.SUPPORTS[support]}
+    rows = []
+    for seed, support in product(study(name).seeds, COMPARED):
+        runs = {run.model: run for run in study(name).runs if (run.support, run.seed) == (support, seed)}
+        card = runs[H].scorecard if H in runs else None
+        if card is None:
+            continue
+        own = {model: run.rows[-1]["ood"]["r2"] for model, run in runs.items()}
+        best = max(row["ood"]["r2"] for row in runs[H].rows)
+        outside = {}
+        for model, run in runs.items():
+            masks = run.rows[-1]["ood"]["masks"]
+            outside[model] = pooled_r2(masks, [mask for mask in masks if mask not in trained])
+        known = [reference_scores([runs[H]], one, ["ood"])[0][0] for one in ("ridge", "trained_covariance")]
+        true = card["interventions"]["ood"]["true"]
+        values = (*known, own.get(T), own[H], best, true, outside.get(T), outside[H])
+        rows.append((str(seed), f"`{support}`", *(fixed(value) if value is not None else "–" for value in values)))
+    head = ("ridge", "trained covariance", T, H, f"{H}, best snapshot", f"{H}, true latent")
+    both = (f"{T}, outside both", f"{H}, outside both")
+    return table(("seed", "trained on", *head, *both), rows, left=2)
 
 
 def interventions(name: str) -> str:

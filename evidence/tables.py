@@ -20,6 +20,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "active-modules-quick": lambda: studies.active_modules("quick"),
     "modules-paper": lambda: studies.modules("paper"),
     "modules-quick": lambda: studies.modules("quick"),
+    "panel-d-paper": lambda: studies.panel_d("paper"),
     "interventions-paper": lambda: studies.interventions("paper"),
     "interventions-quick": lambda: studies.interventions("quick"),
     "over-training-paper": lambda: studies.over_training(

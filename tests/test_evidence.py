@@ -83,6 +83,24 @@ def test_a_mask_has_its_score_in_its_model_s_column(script: Callable[[str], Modu
         assert cell.split()[0] == f"{fmean(scores):.3f}"
 
 
+def test_panel_d_seed_by_seed_against_the_files(script: Callable[[str], ModuleType]) -> None:
+    text = script("tables").TABLES["panel-d-paper"]()
+    rows = {
+        tuple(cells[:2]): cells[2:] for cells in ([c.strip() for c in r.split("|")[1:-1]] for r in text.splitlines())
+    }
+    for seed in range(3):
+        for support in ("connected", "disconnected"):
+            run = f"paper/hypertransformer-{support}-seed{seed}"
+            steps = [json.loads(line) for line in (EVIDENCE / run / "metrics.jsonl").read_text().splitlines()]
+            true = json.loads((EVIDENCE / run / "scorecard.json").read_text())["interventions"]["ood"]["true"]
+            (known,) = EVIDENCE.glob(f"paper/references/{support}-N32-seed{seed}-*.json")
+            ridge = json.loads(known.read_text())["scores"]["ridge"]["ood"]["r2"]
+            cells = rows[str(seed), f"`{support}`"]
+            best = max(step["ood"]["r2"] for step in steps)
+            shown = (cells[0], *cells[3:6])
+            assert shown == tuple(f"{value:.3f}" for value in (ridge, steps[-1]["ood"]["r2"], best, true))
+
+
 def test_the_picture_of_held_out_masks_against_the_files(script: Callable[[str], ModuleType]) -> None:
     chart = script("figures").held_out().to_dict()
     for panel, study in zip(chart["concat"], ("paper", "quick"), strict=True):
