@@ -41,9 +41,8 @@ def digest(chart: Any) -> str:
         return value
 
     text = json.dumps(rounded(chart.to_dict()), sort_keys=True)
-    named = re.sub(
-        r'"(view|param|layer)_[0-9a-f_]+', r'"\1', text
-    )  # Altair names them by a count, or by all their digits
+    # Altair names these by a count through all that a process draws, or by a hash of every digit in them.
+    named = re.sub(r'"(view|param|layer)_[0-9a-f_]+', r'"\1', text)
     return sha256(named.encode()).hexdigest()
 
 

@@ -7,11 +7,10 @@ from typing import Any
 
 from records import HERE
 
-from recombine import paper
 from recombine.report.collect import RunRecord, Study
 from recombine.report.markdown import table
-from recombine.report.panels import COMPARED
-from recombine.report.series import lookup, pooled_r2
+from recombine.report.panels import COMPARED, outside_both
+from recombine.report.series import lookup
 from recombine.report.verdict import HOLDS, NOT_ENOUGH, Verdict, judge
 
 MODELS = ("transformer", "hypertransformer")
@@ -128,10 +127,9 @@ def _outside_both(run: RunRecord) -> RunRecord:
     """On the masks that neither support of panel D trains on: model, ridge and oracle."""
     if run.support not in COMPARED:
         return run
-    trained = {mask for name in COMPARED for mask in paper.SUPPORTS[name]}
 
     def read(masks: dict[str, Any]) -> dict[str, Any]:
-        return {"ood": {"r2": pooled_r2(masks, [mask for mask in masks if mask not in trained])}}
+        return {"ood": {"r2": outside_both(masks)}}
 
     found = {
         one["reference"]: read(one["masks"])

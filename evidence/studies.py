@@ -9,14 +9,13 @@ from typing import Any
 from records import MAIN, H, T, mask_r2, study
 from rich.console import Console
 
-from recombine import paper
 from recombine.config_file import config_as_dict
 from recombine.preset import preset_config
 from recombine.report.collect import Study
 from recombine.report.markdown import criterion, measured, score_tables, table, with_interval
 from recombine.report.numbers import REFERENCE_NAMES, fixed
-from recombine.report.panels import COMPARED
-from recombine.report.series import lookup, models, pooled_r2, reference_scores, supports
+from recombine.report.panels import COMPARED, outside_both
+from recombine.report.series import lookup, models, reference_scores, supports
 from recombine.report.summary import final_scores
 from recombine.report.tables import print_scores
 from recombine.report.verdict import HOLDS, NOT_ENOUGH, judge
@@ -150,7 +149,6 @@ def over_training(name: str, steps: Sequence[int]) -> str:
 
 def panel_d(name: str) -> str:
     """Connected or not, seed by seed: on each support's own held-out masks, and on those outside both."""
-    trained = {mask for support in COMPARED for mask in paper.SUPPORTS[support]}
     rows = []
     for seed, support in product(study(name).seeds, COMPARED):
         runs = {run.model: run for run in study(name).runs if (run.support, run.seed) == (support, seed)}
@@ -159,10 +157,7 @@ def panel_d(name: str) -> str:
             continue
         own = {model: run.rows[-1]["ood"]["r2"] for model, run in runs.items()}
         best = max(row["ood"]["r2"] for row in runs[H].rows)
-        outside = {}
-        for model, run in runs.items():
-            masks = run.rows[-1]["ood"]["masks"]
-            outside[model] = pooled_r2(masks, [mask for mask in masks if mask not in trained])
+        outside = {model: outside_both(run.rows[-1]["ood"]["masks"]) for model, run in runs.items()}
         known = [reference_scores([runs[H]], one, ["ood"])[0][0] for one in ("ridge", "trained_covariance")]
         true = card["interventions"]["ood"]["true"]
         values = (*known, own.get(T), own[H], best, true, outside.get(T), outside[H])

@@ -12,7 +12,7 @@ import pytest
 from recombine.errors import Failed
 from recombine.experiment.executor.local import run_jobs
 from recombine.experiment.interrupt import StopRequest
-from recombine.experiment.job import Job
+from recombine.experiment.job import Event, Job
 from tests.experiment.ray_cluster import ray_cluster
 from tests.experiment.test_executor import train_job
 from tests.reliability.small_run import result
@@ -36,41 +36,40 @@ def jobs_in(place: Path, count: int, **changes: Any) -> list[Job]:
     return [train_job(place / f"run{seed}", seed=seed, **changes) for seed in range(count)]
 
 
-def test_the_same_bits_as_on_this_machine_though_a_process_is_killed(address: str, tmp_path: Path) -> None:
+def on_ray(jobs: list[Job], out: Path, address: str, signum: signal.Signals, retries: int) -> list[Event]:
+    """Everything that was told; the process of the first job that makes progress was sent the signal."""
     from recombine.experiment.executor.ray import run_jobs_on_ray
 
-    changes = {"optimizer": {"num_steps": 3_000}, "measure": {"snapshots": 10}}
-    here, there = tmp_path / "here", tmp_path / "there"
-    list(run_jobs(jobs_in(here, 2, **changes), 2, StopRequest()))
-    kinds, killed = [], False
-    for event in run_jobs_on_ray(jobs_in(there, 2, **changes), there, address, None, StopRequest(), retries=2):
-        kinds.append(event.kind)
-        if event.kind == "progress" and event.data["step"] > 0 and not killed:
-            killed = True
+    events, sent = [], False
+    for event in run_jobs_on_ray(jobs, out, address, None, StopRequest(), retries):
+        events.append(event)
+        if event.kind == "progress" and event.data["step"] > 0 and not sent:
+            sent = True
             run = Path(event.job.request["path"])
-            os.kill(json.loads((run / "status.json").read_text())["process"], signal.SIGKILL)
-    assert killed
-    assert kinds.count("done") == 2
+            os.kill(json.loads((run / "status.json").read_text())["process"], signum)
+    assert sent
+    return events
+
+
+CHANGES = {"optimizer": {"num_steps": 3_000}, "measure": {"snapshots": 10}}
+
+
+def test_the_same_bits_as_on_this_machine_though_a_process_is_killed(address: str, tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    list(run_jobs(jobs_in(here, 2, **CHANGES), 2, StopRequest()))
+    events = on_ray(jobs_in(there, 2, **CHANGES), there, address, signal.SIGKILL, retries=2)
+    assert [event.kind for event in events].count("done") == 2
     for seed in range(2):
         assert metrics(here / f"run{seed}") == metrics(there / f"run{seed}")
 
 
 def test_a_process_that_is_told_to_leave_is_tried_once_more(address: str, tmp_path: Path) -> None:
     """As when its node is taken away: what it saved is gone on from, and not begun again."""
-    from recombine.experiment.executor.ray import run_jobs_on_ray
-
-    changes = {"optimizer": {"num_steps": 3_000}, "measure": {"snapshots": 10}}
     here, there = tmp_path / "here", tmp_path / "there"
-    list(run_jobs(jobs_in(here, 1, **changes), 1, StopRequest()))
-    said, told = [], False
-    for event in run_jobs_on_ray(jobs_in(there, 1, **changes), there, address, None, StopRequest(), retries=1):
-        said.append((event.kind, event.data.get("text")))
-        if event.kind == "progress" and event.data["step"] > 0 and not told:
-            told = True
-            os.kill(json.loads((there / "run0" / "status.json").read_text())["process"], signal.SIGTERM)
-    assert told
-    assert ("said", "the worker was ended; once more") in said
-    assert said[-1][0] == "done"
+    list(run_jobs(jobs_in(here, 1, **CHANGES), 1, StopRequest()))
+    events = on_ray(jobs_in(there, 1, **CHANGES), there, address, signal.SIGTERM, retries=1)
+    assert "the worker was ended; once more" in [event.data.get("text") for event in events]
+    assert events[-1].kind == "done"
     starts = [start["step"] for start in json.loads((there / "run0" / "env.json").read_text())["starts"]]
     assert len(starts) == 2
     assert starts[1] > 0

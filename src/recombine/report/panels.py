@@ -116,10 +116,7 @@ def _results(study: "Study") -> list[Panel]:
 def _compared(study: "Study", ood: list[Series]) -> list[Panel]:
     """Panel D, on each support's own held-out masks, and on those outside both supports."""
     own = [_named(one, study.runs[one.run].support) for one in ood if study.runs[one.run].support in COMPARED]
-    trained = {mask for support in COMPARED for mask in paper.SUPPORTS[support]}
-    outside = over_training(
-        study, "", lambda row: pooled_r2(lookup(row, "ood", "masks"), _without(lookup(row, "ood", "masks"), trained))
-    )
+    outside = over_training(study, "", lambda row: outside_both(lookup(row, "ood", "masks")))
     both = [_named(one, study.runs[one.run].support) for one in outside if study.runs[one.run].support in COMPARED]
     lines = ("solid: trained on connected", "dashed: trained on disconnected")
     compared_references = [one for one in references(study, "ood", "r2") if study.runs[one.run].support in COMPARED]
@@ -286,8 +283,10 @@ def _spread(row: dict[str, Any]) -> float | None:
     return sum(one["episodes"] * one["spread"] for one in masks.values()) / episodes if episodes else None
 
 
-def _without(masks: dict[str, Any] | None, trained: set[str]) -> list[str]:
-    return [mask for mask in masks or () if mask not in trained]
+def outside_both(masks: dict[str, Any] | None) -> float | None:
+    """R² on the masks that neither support of panel D trains on, from that of each mask."""
+    trained = {mask for support in COMPARED for mask in paper.SUPPORTS[support]}
+    return pooled_r2(masks, [mask for mask in masks or () if mask not in trained])
 
 
 def _named(one: Series, name: str) -> Series:
