@@ -25,7 +25,7 @@ demo: $(READY)
 # One worker more than there are cores: some tests wait for other processes.
 test: $(READY)
 	$(BIN)/python -m pytest -m 'not slow' -n $$($(BIN)/python -c \
-		'from recombine.experiment.machine import available_cores; print(available_cores() + 1)')
+		'from recombine.run.machine import available_cores; print(available_cores() + 1)')
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -n auto -m slow

@@ -6,12 +6,12 @@ Writes covariance.json: R² in distribution and on held-out masks, for the teach
 from measured import write_rows
 from records import HERE
 
-from recombine.experiment.evaluate import evaluation_episodes
-from recombine.experiment.rundir import run_config
 from recombine.measure.r2 import score
-from recombine.measure.reference import predict_reference
-from recombine.measure.trained_tasks import TrainedCovariance, draw_tasks
-from recombine.train.step import config_teacher
+from recombine.measure.reference.baselines import predict_reference
+from recombine.measure.reference.trained_tasks import TrainedCovariance, draw_tasks
+from recombine.measure.snapshot import evaluation_episodes
+from recombine.run.directory import run_config
+from recombine.task.teacher import config_teacher
 
 NOISES = (1e-6, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 

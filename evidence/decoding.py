@@ -8,11 +8,11 @@ import sys
 import numpy as np
 from measured import keep, main_runs
 
-from recombine.experiment.evaluate import examination, read_episodes
-from recombine.experiment.trained import load_trained
 from recombine.measure.probe import decoding_r2, fit_probe
 from recombine.measure.ridge import Ridge
-from recombine.train.step import config_teacher
+from recombine.measure.snapshot import examination, forward_episodes
+from recombine.run.load import load_model
+from recombine.task.teacher import config_teacher
 
 
 def told(fit: Ridge, features: np.ndarray, z: np.ndarray, masks: np.ndarray) -> dict[str, float]:
@@ -31,12 +31,12 @@ def told(fit: Ridge, features: np.ndarray, z: np.ndarray, masks: np.ndarray) -> 
 def main() -> None:
     found = []
     for path in main_runs("*", sys.argv[1:]):
-        config, model, _ = load_trained(path)
+        config, model, _ = load_model(path)
         on = examination(config, config_teacher(config))
-        probe = fit_probe(read_episodes(config, model, on.probe), on.probe.latent)
+        probe = fit_probe(forward_episodes(config, model, on.probe), on.probe.latent)
         assert probe is not None
         for split in ("in_dist", "ood"):
-            reading, episodes = read_episodes(config, model, on.splits[split]), on.splits[split]
+            reading, episodes = forward_episodes(config, model, on.splits[split]), on.splits[split]
             z, masks = np.asarray(episodes.latent, float), np.asarray(episodes.mask_index)
             places = {"last residual stream": (probe.residual[-1], np.asarray(reading.residual, float)[:, -1])}
             if probe.latent is not None:

@@ -15,7 +15,7 @@ from typing import Any
 from figures import FIGURES
 from tables import TABLES
 
-from recombine.report.save import read_label, save_figure, with_label
+from recombine.figure.save import read_label, save_figure, with_label
 
 ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))

@@ -8,26 +8,26 @@ import sys
 
 from measured import keep, main_runs
 
-from recombine.experiment.evaluate import probe_episodes, read_episodes
-from recombine.experiment.scorecard import active_modules_episodes
-from recombine.experiment.trained import load_trained
-from recombine.measure.intervene import LatentMaps, intervene_on_latent
+from recombine.measure.interventions import LatentMaps, intervene_on_latent
 from recombine.measure.modules import fit_map, scaled_latent
-from recombine.train.step import config_teacher
+from recombine.measure.scorecard import active_modules_episodes
+from recombine.measure.snapshot import probe_episodes, forward_episodes
+from recombine.run.load import load_model
+from recombine.task.teacher import config_teacher
 
 
 def main() -> None:
     found = []
     for path in main_runs("hypertransformer", sys.argv[1:]):
-        config, model, _ = load_trained(path)
+        config, model, _ = load_model(path)
         teacher = config_teacher(config)
         fitted_on = probe_episodes(config, teacher)
-        inferred = read_episodes(config, model, fitted_on).latent
+        inferred = forward_episodes(config, model, fitted_on).latent
         assert inferred is not None
         v = scaled_latent(teacher, fitted_on.latent)
         maps = LatentMaps(fit_map(v, inferred), fit_map(inferred, v))
         for k, episodes in active_modules_episodes(config, teacher):
-            reading = read_episodes(config, model, episodes)
+            reading = forward_episodes(config, model, episodes)
             v = scaled_latent(teacher, episodes.latent)
             scores = intervene_on_latent(model, teacher, episodes, reading, v, maps)._asdict()
             row = {"study": path.parent.name, "seed": config.seed, "k": k}

@@ -6,10 +6,10 @@ from typing import Any
 import altair as alt
 from records import HERE, MAIN, H, T, chosen, study, sweep
 
-from recombine.report import theme
-from recombine.report.figures import draw_figure
-from recombine.report.numbers import REFERENCE_NAMES
-from recombine.report.series import reference_scores
+from recombine.figure import theme
+from recombine.figure.compose import draw_figure
+from recombine.study.series import reference_scores
+from recombine.study.wording import REFERENCE_NAMES
 
 WIDTH, HEIGHT = 300, 220
 

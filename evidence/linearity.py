@@ -11,10 +11,10 @@ import numpy as np
 from measured import write_rows
 from records import HERE
 
-from recombine.preset import preset_config
+from recombine.config.preset import preset_config
 from recombine.task.episode import sample_input
 from recombine.task.latent import sample_latent
-from recombine.task.split import run_teacher
+from recombine.task.teacher import seed_teacher
 from recombine.task.teacher import Teacher
 
 TEACHERS, TASKS, INPUTS = 20, 8, 4096  # of each size; of each pair; of each task
@@ -25,7 +25,7 @@ def main() -> None:
     for study in ("quick", "paper"):
         task = preset_config(study, "transformer").task
         for seed in range(TEACHERS):
-            teacher = run_teacher(seed, task.support, input_dim=task.input_dim, hidden_dim=task.hidden_dim)
+            teacher = seed_teacher(seed, task.support, input_dim=task.input_dim, hidden_dim=task.hidden_dim)
             for masks, name in ((task.support.masks, "in_dist"), (task.support.held_out, "ood")):
                 linear, added = zip(*(shares(teacher, mask, seed) for mask in np.asarray(masks)), strict=True)
                 row = {"linear": float(np.mean(linear)), "added": float(np.mean(added))}

@@ -7,11 +7,11 @@ from typing import Any
 
 from records import HERE
 
-from recombine.report.collect import RunRecord, Study
-from recombine.report.markdown import table
-from recombine.report.panels import COMPARED, outside_both
-from recombine.report.series import lookup
-from recombine.report.verdict import HOLDS, NOT_ENOUGH, Verdict, judge
+from recombine.figure.panels import COMPARED, outside_both
+from recombine.study.collect import RunRecord, Study
+from recombine.study.series import lookup
+from recombine.study.verdict import HOLDS, NOT_ENOUGH, Verdict, judge
+from recombine.terminal.markdown import table
 
 MODELS = ("transformer", "hypertransformer")
 CLAIMS = range(1, 7)  # the seventh is computed, not trained

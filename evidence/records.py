@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from recombine import paper
-from recombine.report.collect import RunRecord, Study, collect, read_run, run_directories
-from recombine.report.markdown import with_interval
-from recombine.report.series import lookup, reference_scores
+from recombine.study.collect import RunRecord, Study, collect, read_run, run_directories
+from recombine.study.series import lookup, reference_scores
+from recombine.terminal.markdown import with_interval
 
 HERE = Path(__file__).parent
 T, H = "transformer", "hypertransformer"

@@ -6,11 +6,11 @@ Writes reference_masks.json: the scores on each held-out mask, for the runs of p
 from measured import write_rows
 from records import HERE
 
-from recombine.experiment.evaluate import evaluation_episodes, finite
-from recombine.experiment.rundir import run_config
 from recombine.measure.r2 import score_by_mask
-from recombine.measure.reference import make_references, predict_reference
-from recombine.train.step import config_teacher
+from recombine.measure.reference.baselines import make_references, predict_reference
+from recombine.measure.snapshot import evaluation_episodes, finite
+from recombine.run.directory import run_config
+from recombine.task.teacher import config_teacher
 
 
 def main() -> None:

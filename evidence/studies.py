@@ -9,16 +9,16 @@ from typing import Any
 from records import MAIN, H, T, mask_r2, study
 from rich.console import Console
 
-from recombine.config_file import config_as_dict
-from recombine.preset import preset_config
-from recombine.report.collect import Study
-from recombine.report.markdown import criterion, measured, score_tables, table, with_interval
-from recombine.report.numbers import REFERENCE_NAMES, fixed
-from recombine.report.panels import COMPARED, outside_both
-from recombine.report.series import lookup, models, reference_scores, supports
-from recombine.report.summary import final_scores
-from recombine.report.tables import print_scores
-from recombine.report.verdict import HOLDS, NOT_ENOUGH, judge
+from recombine.config.preset import preset_config
+from recombine.config.toml import config_tables
+from recombine.figure.panels import COMPARED, outside_both
+from recombine.study.collect import Study
+from recombine.study.series import lookup, models, reference_scores, supports
+from recombine.study.summary import final_scores
+from recombine.study.verdict import HOLDS, NOT_ENOUGH, judge
+from recombine.study.wording import REFERENCE_NAMES, fixed
+from recombine.terminal.markdown import criterion, measured, score_tables, table, with_interval
+from recombine.terminal.tables import print_scores
 
 
 def presets() -> str:
@@ -40,7 +40,7 @@ def presets() -> str:
         section, _, name = field.partition(".")
         cells = []
         for preset in ("smoke", "quick", "paper"):
-            both = [lookup(config_as_dict(preset_config(preset, model)), section, name) for model in (T, H)]
+            both = [lookup(config_tables(preset_config(preset, model)), section, name) for model in (T, H)]
             known = dict.fromkeys(f"{value:,}" for value in both if value is not None)
             cells.append(" and ".join(known))
         rows.append((words, f"`{field}`", *cells))

@@ -7,10 +7,10 @@ from typing import Any
 
 from records import APART, HERE, MAIN, H, T, apart, chosen, mask_r2, percent, r2, reference, study, sweep
 
-from recombine.report.markdown import table, with_interval
-from recombine.report.numbers import fixed
-from recombine.report.series import lookup
-from recombine.report.sweep_results import Mean, Ranked, sweep_results
+from recombine.study.series import lookup
+from recombine.study.sweep_results import Mean, Ranked, sweep_results
+from recombine.study.wording import fixed
+from recombine.terminal.markdown import table, with_interval
 
 
 def length() -> str:

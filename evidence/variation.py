@@ -6,10 +6,10 @@ from statistics import fmean
 import numpy as np
 from records import APART, H, T, apart, chosen, mask_r2, percent, sweep
 
-from recombine.report.collect import RunRecord
-from recombine.report.markdown import table
-from recombine.report.numbers import fixed
-from recombine.report.verdict import relative
+from recombine.study.collect import RunRecord
+from recombine.study.verdict import relative
+from recombine.study.wording import fixed
+from recombine.terminal.markdown import table
 
 
 def variation() -> str:

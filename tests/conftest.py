@@ -11,7 +11,7 @@ from hypothesis import settings
 from jaxtyping import install_import_hook
 
 # The rooms of arrays. The configuration checks its own values, and its tests give it wrong ones.
-rooms = [f"recombine.{room}" for room in ("task", "model", "train", "measure", "experiment")]
+rooms = [f"recombine.{room}" for room in ("task", "model", "train", "measure", "run", "jobs")]
 install_import_hook(rooms, "beartype.beartype")
 
 # Most of the tests' time is compiling. What was compiled once, by any worker or subprocess, is not compiled again.
@@ -39,6 +39,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def torture(request: pytest.FixtureRequest) -> bool:
     """Whether the long form of a test is asked for."""
     return bool(request.config.getoption("--torture"))
+
+
+@pytest.fixture(scope="module")
+def study() -> Any:
+    """A finished study of known numbers, as `reproduce` leaves it."""
+    from tests.study.studies import whole_study
+
+    return whole_study()
+
+
+@pytest.fixture(scope="module")
+def results(study: Any) -> Any:
+    """The results figure of that study."""
+    from recombine.figure.compose import draw_figure
+
+    return draw_figure(study, "results")
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from recombine.cli.main import main
-from recombine.paper import CLAIMS
+from recombine.claims import CLAIMS
 
 ROOT = Path(__file__).parents[1]
 
@@ -29,7 +29,7 @@ def test_the_claims_are_those_that_are_judged() -> None:
 
 
 def test_the_example_is_the_model_that_is_shipped() -> None:
-    (printed,) = re.findall(r"^```python\n(.*?)^```$", page("own_model.md"), re.DOTALL | re.MULTILINE)
+    (printed,) = re.findall(r"^```python\n(.*?)^```$", page("custom_model.md"), re.DOTALL | re.MULTILINE)
     assert printed == (ROOT / "src/recombine/model/bottleneck.py").read_text(encoding="utf-8")
 
 
@@ -38,7 +38,7 @@ def test_the_example_runs_as_printed(
 ) -> None:
     """Its class from a file of the current directory; the commands as they stand, but for the long one."""
     monkeypatch.chdir(tmp_path)
-    (block,) = re.findall(r"^```sh\n(.*?)^```$", page("own_model.md"), re.DOTALL | re.MULTILINE)
+    (block,) = re.findall(r"^```sh\n(.*?)^```$", page("custom_model.md"), re.DOTALL | re.MULTILINE)
     train, evaluate, _ = [shlex.split(line)[1:] for line in block.splitlines()]
     assert main(train) == 0
     assert "Bottleneck" in capsys.readouterr().out

@@ -18,14 +18,15 @@ from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
 
 from recombine.cli.serve import demo_directory
-from recombine.experiment.evaluate import read_episodes
-from recombine.experiment.trained import load_trained
+from recombine.config.preset import preset_config
+from recombine.measure.reference.trained_tasks import NOISE
 from recombine.measure.ridge import Ridge
-from recombine.measure.trained_tasks import NOISE
-from recombine.preset import preset_config
+from recombine.measure.snapshot import forward_episodes
+from recombine.run.load import load_model
 from recombine.stream import Stream
-from recombine.task.split import run_teacher, sample_masks
-from recombine.train.step import config_teacher
+from recombine.task.sample import sample_masks
+from recombine.task.teacher import seed_teacher
+from recombine.task.teacher import config_teacher
 
 ROOT = Path(__file__).parents[1]
 EVIDENCE = ROOT / "evidence"
@@ -206,7 +207,7 @@ def test_what_scripts_found_is_of_these_runs(script: Callable[[str], ModuleType]
 def test_execution_with_the_true_latent(study: str) -> None:
     """All six modules at once, in NumPy from the parameters' file: W = Σ ẑ θ̂ with ẑ the image of the true latent."""
     path = demo_directory() / study / "hypertransformer-connected+-seed0"
-    config, model, _ = load_trained(path)
+    config, model, _ = load_model(path)
     teacher = config_teacher(config)
     theta, a = np.asarray(teacher.theta, np.float64), np.asarray(teacher.a, np.float64)
 
@@ -220,7 +221,7 @@ def test_execution_with_the_true_latent(study: str) -> None:
 
     task = config.task
     fit = sample_masks(config.seed, Stream.probe, teacher, task.support.masks, task.episode_length, 4_000)
-    inferred = np.asarray(read_episodes(config, model, fit).latent, np.float64)
+    inferred = np.asarray(forward_episodes(config, model, fit).latent, np.float64)
     design = np.column_stack([scaled(np.asarray(fit.latent, np.float64)), np.ones(len(inferred))])
     to_inferred = np.linalg.lstsq(design, inferred, rcond=None)[0]
     rng = np.random.default_rng(0)
@@ -284,7 +285,7 @@ def test_how_linear_tasks_are(script: Callable[[str], ModuleType]) -> None:
     expected = r2_score(labels, fit.predict(features), multioutput="variance_weighted")
     assert linearity.explained(features, labels) == pytest.approx(expected)
     task = preset_config("quick", "transformer").task
-    teacher = run_teacher(0, task.support, task.input_dim, task.hidden_dim)
+    teacher = seed_teacher(0, task.support, task.input_dim, task.hidden_dim)
     found = np.mean([linearity.shares(teacher, mask, 0) for mask in np.asarray(task.support.held_out)], axis=0)
     rows = json.loads((EVIDENCE / "linearity.json").read_text())
     (row,) = [row for row in rows if (row["study"], row["seed"], row["split"]) == ("quick", 0, "ood")]

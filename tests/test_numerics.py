@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from recombine.config_file import override
-from recombine.preset import preset_config
-from recombine.task.split import run_teacher
+from recombine.config.preset import preset_config
+from recombine.config.toml import override
+from recombine.task.teacher import seed_teacher
 from recombine.train.step import config_tasks, init_state, train_step
 
 
@@ -48,13 +48,13 @@ def test_a_float32_product_is_one_wherever_it_is_computed(kind: str, path: str) 
 
 def test_a_seed_is_the_same_teacher_whatever_the_environment_says() -> None:
     code = (
-        "from recombine.preset import preset_config; from recombine.task.split import run_teacher\n"
+        "from recombine.config.preset import preset_config; from recombine.task.teacher import seed_teacher\n"
         "support = preset_config('smoke', 'transformer').task.support\n"
-        "print(run_teacher(0, support, 4, 4).theta.tolist())"
+        "print(seed_teacher(0, support, 4, 4).theta.tolist())"
     )
     env = os.environ | {"JAX_THREEFRY_PARTITIONABLE": "0", "JAX_DEFAULT_MATMUL_PRECISION": "bfloat16"}
     done = subprocess.run(
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120, check=True
     )
-    here = run_teacher(0, preset_config("smoke", "transformer").task.support, 4, 4).theta.tolist()
+    here = seed_teacher(0, preset_config("smoke", "transformer").task.support, 4, 4).theta.tolist()
     np.testing.assert_array_equal(json.loads(done.stdout), here)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recombine.cli.main import parse
-from recombine.experiment.catalog import catalog
+from recombine.jobs.catalog import catalog
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -49,7 +49,7 @@ MAY_IMPORT = {
 
 
 def room(module: str) -> str:
-    """'recombine.task.mask' → 'task'; 'recombine' itself → ''."""
+    """'recombine.support.mask' → 'task'; 'recombine' itself → ''."""
     return [*module.split("."), ""][1]
 
 

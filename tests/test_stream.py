@@ -4,12 +4,13 @@ import jax
 import numpy as np
 import pytest
 
-from recombine.config_file import override
+from recombine.config.preset import preset_config
+from recombine.config.toml import override
 from recombine.errors import InputError
 from recombine.model.build import build_model
-from recombine.preset import preset_config
 from recombine.stream import Stream, stream_key
-from recombine.task.split import run_teacher, sample_split
+from recombine.task.sample import sample_split
+from recombine.task.teacher import seed_teacher
 
 
 def test_no_two_uses_share_a_key() -> None:
@@ -35,7 +36,7 @@ def test_wide_floats_do_not_change_what_is_drawn() -> None:
     def draw():
         config = preset_config("smoke", "hypertransformer")
         config = override(config, {"model": {"base_weights": True}})
-        teacher = run_teacher(0, config.task.support, 4, 4)
+        teacher = seed_teacher(0, config.task.support, 4, 4)
         batches = [sample_split(0, split, teacher, config.task.support, 5, 3) for split in ("in_dist", "control")]
         return teacher, batches, build_model(config, key=stream_key(0, Stream.init))
 

@@ -7,8 +7,8 @@ import pytest
 from recombine.bench.compare import sum_up
 from recombine.bench.matmul import Job as MatmulJob
 from recombine.bench.race import Result
-from recombine.preset import preset_config
-from recombine.report.bench_tables import print_comparison
+from recombine.config.preset import preset_config
+from recombine.terminal.bench_tables import print_comparison
 from recombine.train.flops import step_flops
 
 READY = {"versions": {"x": "1"}, "import_seconds": 1.0, "setup_seconds": 2.0, "first_step_seconds": 3.0}

@@ -6,11 +6,12 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-from recombine.bench import contender, matmul, own
+from recombine.bench import contender, matmul
+from recombine.bench import ours as own
 from recombine.bench.contender import CONTENDERS, LIMITS, PEERS, enter, enter_limits
 from recombine.bench.peer.job import Job, Missing
 from recombine.bench.race import race
-from recombine.preset import preset_config
+from recombine.config.preset import preset_config
 from recombine.train import step
 from recombine.train.loop import train
 

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from recombine.bench.peer.job import Job, Missing
-from recombine.config import Config, ModelKind
-from recombine.config_file import override
+from recombine.config.preset import preset_config
+from recombine.config.schema import Config, ModelKind
+from recombine.config.toml import override
 from recombine.errors import InputError
 from recombine.model.build import build_model
 from recombine.model.weights import named_arrays
-from recombine.preset import preset_config
 
 PEERS = {"flax_linen": ("flax", "jax", "optax"), "torch_eager": ("torch",), "gpt2": ("torch", "transformers")}
 KINDS = get_args(ModelKind)

@@ -10,10 +10,10 @@ import pytest
 from recombine.bench.process import Entry
 from recombine.bench.race import Result
 from recombine.bench.scaling import SWEEPS, fitted_exponent, measure_scaling, num_points
-from recombine.preset import preset_config
-from recombine.report.bench_figures import draw_scaling
-from recombine.report.bench_tables import print_scaling
-from recombine.report.save import save_figure
+from recombine.config.preset import preset_config
+from recombine.figure.bench import draw_scaling
+from recombine.figure.save import save_figure
+from recombine.terminal.bench_tables import print_scaling
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.7, 1.0, 2.0])

@@ -12,7 +12,7 @@ import pytest
 
 from recombine.bench.peer.job import Job
 from recombine.bench.worker import answers
-from recombine.preset import preset_config
+from recombine.config.preset import preset_config
 
 CONTENDER = """
 import time

@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from recombine.measure.intervene import (
+from recombine.config.preset import preset_config
+from recombine.measure.interventions import (
     LatentMaps,
     in_random_subspace,
     intervene_on_latent,
@@ -15,15 +16,14 @@ from recombine.measure.intervene import (
     smallest_change,
 )
 from recombine.measure.modules import fit_map, recover_modules, scaled_latent
-from recombine.measure.predict import predict, read
+from recombine.measure.predict import forward, predict
 from recombine.measure.probe import fit_probe
 from recombine.measure.ridge import Ridge
 from recombine.model.build import build_model
-from recombine.model.output import Reading
-from recombine.preset import preset_config
+from recombine.model.interface import BatchOutput
 from recombine.stream import Stream
-from recombine.task.split import sample_masks
-from recombine.train.step import config_teacher
+from recombine.task.sample import sample_masks
+from recombine.task.teacher import config_teacher
 
 CONFIG = preset_config("smoke", "hypertransformer")
 TEACHER = config_teacher(CONFIG)
@@ -107,7 +107,7 @@ def test_latent_interventions_of_a_perfect_student() -> None:
     maps = LatentMaps(fit_map(v, inferred()), fit_map(inferred(), v))
     y = jax.vmap(student.execute)(noisy, OOD.query_x)
     found = intervene_on_latent(
-        student, TEACHER, OOD, Reading(y, None, noisy), scaled_latent(TEACHER, OOD.latent), maps
+        student, TEACHER, OOD, BatchOutput(y, None, noisy), scaled_latent(TEACHER, OOD.latent), maps
     )
     assert found.true > 0.9999
     assert found.ceiling > 0.9999
@@ -116,7 +116,7 @@ def test_latent_interventions_of_a_perfect_student() -> None:
     exact = inferred(episodes=OOD)
     y = jax.vmap(student.execute)(exact, OOD.query_x)
     found = intervene_on_latent(
-        student, TEACHER, OOD, Reading(y, None, exact), scaled_latent(TEACHER, OOD.latent), maps
+        student, TEACHER, OOD, BatchOutput(y, None, exact), scaled_latent(TEACHER, OOD.latent), maps
     )
     assert found.interpolated > 0.9999
     assert found.inferred > 0.9999
@@ -140,11 +140,11 @@ def test_the_smallest_change_makes_the_probe_read_the_target() -> None:
 def test_the_smallest_change_where_all_latents_have_one_sum() -> None:
     """What is told by the first entries of z tells the last: the change that is shortest for those is for all."""
     model = build_model(preset_config("smoke", "transformer"), key=jax.random.key(0))
-    probe = fit_probe(read(model, EPISODES), EPISODES.latent)
+    probe = fit_probe(forward(model, EPISODES), EPISODES.latent)
     assert probe is not None
     fit, z = probe.residual[2], np.asarray(OOD.latent, float)
     np.testing.assert_allclose(z.sum(axis=1), 1.5, atol=1e-6)
-    stream = np.asarray(read(model, OOD).residual[:, 2], float)
+    stream = np.asarray(forward(model, OOD).residual[:, 2], float)
     weights, intercept = np.asarray(fit.weights, float), np.asarray(fit.intercept, float)
     shortest = (z - stream @ weights - intercept)[:, :-1] @ np.linalg.pinv(weights[:, :-1])
     np.testing.assert_allclose(smallest_change(stream, fit, z), shortest, atol=1e-3)
@@ -164,7 +164,7 @@ def test_changing_the_stream_at_each_point() -> None:
 
 
 def eqx_replace(config, **model):
-    from recombine.config_file import override
+    from recombine.config.toml import override
 
     return override(config, {"model": model})
 
@@ -173,14 +173,14 @@ def test_setting_the_subspace_of_the_last_stream() -> None:
     """Without a final norm the read-out is linear in the last stream: what setting the subspace does is known."""
     config = eqx_replace(preset_config("smoke", "transformer"), final_norm=False)
     model = build_model(config, key=jax.random.key(0))
-    reading = read(model, EPISODES)
-    probe = fit_probe(reading, EPISODES.latent)
+    output = forward(model, EPISODES)
+    probe = fit_probe(output, EPISODES.latent)
     assert probe is not None
-    found = intervene_on_subspace(model, OOD, read(model, OOD), probe.residual[2], 2, jax.random.key(0))
+    found = intervene_on_subspace(model, OOD, forward(model, OOD), probe.residual[2], 2, jax.random.key(0))
     change = smallest_change(
-        np.asarray(read(model, OOD).residual[:, 2], float), probe.residual[2], np.asarray(OOD.latent, float)
+        np.asarray(forward(model, OOD).residual[:, 2], float), probe.residual[2], np.asarray(OOD.latent, float)
     )
-    y = np.asarray(read(model, OOD).y, float) + change @ np.asarray(model.readout.weight, float)[:, 0]
+    y = np.asarray(forward(model, OOD).y, float) + change @ np.asarray(model.readout.weight, float)[:, 0]
     query, mean = np.asarray(OOD.query_y, float), np.asarray(OOD.context_y, float).mean(axis=1)
     assert found.true == pytest.approx(1 - np.sum((query - y) ** 2) / np.sum((query - mean) ** 2), abs=1e-4)
     assert len({round(value, 6) for value in found}) == 4

@@ -2,10 +2,11 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from recombine.config.preset import preset_config
 from recombine.measure.predict import predict
 from recombine.model.build import build_model
-from recombine.preset import preset_config
-from recombine.task.split import run_teacher, sample_split
+from recombine.task.sample import sample_split
+from recombine.task.teacher import seed_teacher
 
 
 def test_chunks_do_not_change_the_predictions() -> None:
@@ -13,7 +14,7 @@ def test_chunks_do_not_change_the_predictions() -> None:
     config = preset_config("smoke", "transformer")
     model = build_model(config, key=jax.random.key(0))
     alone = eqx.filter_jit(model)
-    teacher = run_teacher(0, config.task.support, 4, 4)
+    teacher = seed_teacher(0, config.task.support, 4, 4)
     for count in (541, 500):  # a prime number, and one with divisors
         _, episodes = sample_split(0, "in_dist", teacher, config.task.support, 8, count)
         predicted = np.asarray(predict(model, episodes))

@@ -8,19 +8,20 @@ import pytest
 from sklearn.linear_model import Ridge
 from sklearn.metrics import r2_score
 
-from recombine.config import ComputeConfig
-from recombine.measure.predict import read
+from recombine.config.preset import preset_config
+from recombine.config.schema import ComputeConfig
+from recombine.measure.predict import forward
 from recombine.measure.probe import fit_probe, score_probe
 from recombine.measure.r2 import score, score_by_mask
 from recombine.measure.token_probe import score_token_probe, token_moments
 from recombine.model.batch import PLAIN
-from recombine.model.build import Model, build_model
-from recombine.model.output import Output, Reading, Trace
-from recombine.preset import preset_config
+from recombine.model.build import build_model
+from recombine.model.interface import Model
+from recombine.model.interface import Output, BatchOutput, Trace
 from recombine.stream import Stream
 from recombine.task.episode import Episode
-from recombine.task.split import sample_masks
-from recombine.train.step import config_teacher
+from recombine.task.sample import sample_masks
+from recombine.task.teacher import config_teacher
 
 
 def read_two_sets(kind: str, compute: ComputeConfig):
@@ -29,7 +30,7 @@ def read_two_sets(kind: str, compute: ComputeConfig):
     teacher, support = config_teacher(config), config.task.support
     fitted_on = sample_masks(0, Stream.probe, teacher, support.masks, 8, 700)
     scored_on = sample_masks(0, Stream.ood, teacher, support.held_out, 8, 300)
-    return model, fitted_on, scored_on, read(model, fitted_on, compute), read(model, scored_on, compute)
+    return model, fitted_on, scored_on, forward(model, fitted_on, compute), forward(model, scored_on, compute)
 
 
 @eqx.filter_jit
@@ -82,38 +83,38 @@ def test_a_latent_that_is_there_is_found() -> None:
     rng = np.random.default_rng(0)
     z = rng.normal(size=(400, 3))
     hidden = jnp.asarray(np.stack([rng.normal(size=(400, 8)), z @ rng.normal(size=(3, 8))], axis=1), jnp.float32)
-    probe = fit_probe(Reading(jnp.zeros(400), hidden, None), jnp.asarray(z, jnp.float32))
+    probe = fit_probe(BatchOutput(jnp.zeros(400), hidden, None), jnp.asarray(z, jnp.float32))
     assert probe is not None
-    noise, found = score_probe(probe, Reading(jnp.zeros(400), hidden, None), jnp.asarray(z, jnp.float32)).residual
+    noise, found = score_probe(probe, BatchOutput(jnp.zeros(400), hidden, None), jnp.asarray(z, jnp.float32)).residual
     assert noise < 0.1
     assert found > 0.999
 
 
 def test_a_model_without_a_trace_has_no_probe() -> None:
     _, fitted_on, *_ = read_two_sets("transformer", PLAIN)
-    assert fit_probe(read(lambda x, y, q: Output(y.mean(), Trace()), fitted_on), fitted_on.latent) is None
+    assert fit_probe(forward(lambda x, y, q: Output(y.mean(), Trace()), fitted_on), fitted_on.latent) is None
 
 
 def test_scores_by_mask_pool_to_the_score() -> None:
-    _, _, episodes, _, reading = read_two_sets("transformer", PLAIN)
+    _, _, episodes, _, output = read_two_sets("transformer", PLAIN)
     config = preset_config("smoke", "transformer")
     masks = config.task.support.held_out
-    by_mask = score_by_mask(reading.y, episodes, masks)
+    by_mask = score_by_mask(output.y, episodes, masks)
     assert set(by_mask) == {"100100", "010010", "001001"}
     assert sum(entry.episodes for entry in by_mask.values()) == 300
     mse = sum(entry.episodes * entry.mse for entry in by_mask.values())
     spread = sum(entry.episodes * entry.spread for entry in by_mask.values())
-    assert 1 - mse / spread == pytest.approx(score(reading.y, episodes).r2, abs=1e-9)
+    assert 1 - mse / spread == pytest.approx(score(output.y, episodes).r2, abs=1e-9)
     chosen = np.flatnonzero(np.asarray(episodes.mask_index) == 1)
-    alone = score(np.asarray(reading.y)[chosen], jax.tree.map(lambda leaf: leaf[chosen], episodes))
+    alone = score(np.asarray(output.y)[chosen], jax.tree.map(lambda leaf: leaf[chosen], episodes))
     assert by_mask["010010"].r2 == pytest.approx(alone.r2, abs=1e-9)
-    assert score_by_mask(reading.y[:0], jax.tree.map(lambda leaf: leaf[:0], episodes), masks) == {}
+    assert score_by_mask(output.y[:0], jax.tree.map(lambda leaf: leaf[:0], episodes), masks) == {}
 
 
 def test_a_single_task_has_no_r2() -> None:
     """A 1-hot mask has one task: its latents are all alike, and there is no variance to explain."""
     rng = np.random.default_rng(0)
-    reading = Reading(jnp.zeros(50), jnp.asarray(rng.normal(size=(50, 2, 8)), jnp.float32), None)
-    probe = fit_probe(reading, jnp.asarray(rng.normal(size=(50, 3)), jnp.float32))
+    output = BatchOutput(jnp.zeros(50), jnp.asarray(rng.normal(size=(50, 2, 8)), jnp.float32), None)
+    probe = fit_probe(output, jnp.asarray(rng.normal(size=(50, 3)), jnp.float32))
     assert probe is not None
-    assert np.isnan(score_probe(probe, reading, jnp.ones((50, 3))).residual).all()
+    assert np.isnan(score_probe(probe, output, jnp.ones((50, 3))).residual).all()

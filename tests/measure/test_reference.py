@@ -12,18 +12,25 @@ from scipy.special import erf
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsRegressor
 
-from recombine.measure.oracle import fit_latent
 from recombine.measure.r2 import score
-from recombine.measure.reference import NAMES, NUM_NEIGHBOURS, RIDGE_STRENGTH, make_references, predict_reference
-from recombine.measure.trained_tasks import NOISE, TrainedCovariance, TrainedTask
+from recombine.measure.reference.baselines import (
+    NAMES,
+    NUM_NEIGHBOURS,
+    RIDGE_STRENGTH,
+    make_references,
+    predict_reference,
+)
+from recombine.measure.reference.oracle import fit_latent
+from recombine.measure.reference.trained_tasks import NOISE, TrainedCovariance, TrainedTask
+from recombine.support.split import EVAL_SPLITS, Split
+from recombine.support.support import paper_support
 from recombine.task.episode import Episode
-from recombine.task.names import EVAL_SPLITS, Split
-from recombine.task.split import run_teacher, sample_split
-from recombine.task.support import paper_support
+from recombine.task.sample import sample_split
+from recombine.task.teacher import seed_teacher
 from recombine.task.teacher import Teacher
 
 SUPPORT = paper_support("connected+")
-TEACHER = run_teacher(0, SUPPORT, 16, 16)
+TEACHER = seed_teacher(0, SUPPORT, 16, 16)
 REFERENCES = make_references(0, TEACHER, SUPPORT)
 
 

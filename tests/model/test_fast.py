@@ -6,14 +6,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from recombine.config import ComputeConfig
-from recombine.config_file import override
+from recombine.config.preset import preset_config
+from recombine.config.schema import ComputeConfig
+from recombine.config.toml import override
 from recombine.model.batch import predict_batch
 from recombine.model.build import build_model
 from recombine.model.trunk import TrunkModel
-from recombine.preset import preset_config
-from recombine.task.split import sample_split
-from recombine.train.step import config_teacher, query_loss
+from recombine.task.sample import sample_split
+from recombine.task.teacher import config_teacher
+from recombine.train.step import query_loss
 
 KINDS = ("transformer", "hypertransformer")
 predict = eqx.filter_jit(predict_batch)

@@ -2,10 +2,10 @@ import jax
 import numpy as np
 import pytest
 
+from recombine.config.preset import preset_config
 from recombine.errors import InputError
 from recombine.model.build import build_model
 from recombine.model.weights import named_arrays, replace_arrays
-from recombine.preset import preset_config
 
 MODEL = build_model(preset_config("smoke", "hypertransformer"), key=jax.random.key(0))
 

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from recombine.support.support import paper_support
 from recombine.task.latent import sample_latent
-from recombine.task.split import run_teacher, sample_split
-from recombine.task.support import paper_support
+from recombine.task.sample import sample_split
+from recombine.task.teacher import seed_teacher
 
 
 def draw(mask: tuple[int, ...], count: int, seed: int = 0) -> np.ndarray:
@@ -60,7 +61,7 @@ def test_a_draw_of_exactly_zero() -> None:
 def test_mask_latent_and_inputs_are_independent() -> None:
     """No two of them are functions of the same random bits, in or out of the control."""
     support = paper_support("connected+")
-    teacher = run_teacher(0, support, 3, 2)
+    teacher = seed_teacher(0, support, 3, 2)
     for split in ("in_dist", "control"):
         teachers, episodes = sample_split(0, split, teacher, support, 3, 4000)
         first = np.argmax(np.asarray(episodes.latent) > 0, axis=1)
@@ -80,7 +81,7 @@ def test_mask_latent_and_inputs_are_independent() -> None:
 
 def test_masks_are_drawn_uniformly() -> None:
     support = paper_support("connected+")
-    teacher = run_teacher(0, support, 2, 2)
+    teacher = seed_teacher(0, support, 2, 2)
     _, episodes = sample_split(0, "in_dist", teacher, support, 2, 12_000)
     counts = np.bincount(np.asarray(episodes.mask_index), minlength=len(support.masks))
     assert stats.chisquare(counts).pvalue > 1e-4

@@ -6,14 +6,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from recombine.config.preset import preset_config
 from recombine.measure.predict import predict
-from recombine.measure.reference import make_references, predict_reference
+from recombine.measure.reference.baselines import make_references, predict_reference
 from recombine.model.build import build_model
-from recombine.preset import preset_config
-from recombine.task.split import run_teacher, sample_split
+from recombine.task.sample import sample_split
+from recombine.task.teacher import seed_teacher
 
 CONFIG = preset_config("smoke", "transformer")
-TEACHER = run_teacher(0, CONFIG.task.support, 4, 4)
+TEACHER = seed_teacher(0, CONFIG.task.support, 4, 4)
 REFERENCES = make_references(0, TEACHER, CONFIG.task.support)
 EPISODES = sample_split(0, "in_dist", TEACHER, CONFIG.task.support, 8, 16)[1]
 

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 from safetensors.numpy import load, save
 
-from recombine.config import Config
-from recombine.config_file import override
-from recombine.model.block import Block
+from recombine.config.schema import Config
+from recombine.config.toml import override
 from recombine.model.build import build_model
 from recombine.model.hypertransformer import Hypertransformer
+from recombine.model.layer.block import Block
 from recombine.model.transformer import Transformer
 from recombine.model.weights import named_arrays, replace_arrays
-from recombine.task.split import run_teacher, sample_split
+from recombine.task.sample import sample_split
+from recombine.task.teacher import seed_teacher
 
 from . import numpy_models
 
@@ -44,7 +45,7 @@ def setting(kind: str, variant: dict[str, Any]) -> tuple[Config, Any, Any]:
     model = build_model(config, key=jax.random.key(1))
     keys = iter(jax.random.split(jax.random.key(2), 1000))
     model = jax.tree.map(lambda leaf: leaf + 0.3 * jax.random.normal(next(keys), leaf.shape), model)
-    teacher = run_teacher(0, config.task.support, 4, 5)
+    teacher = seed_teacher(0, config.task.support, 4, 5)
     _, episodes = sample_split(0, "in_dist", teacher, config.task.support, 11, 1)
     return config, model, jax.tree.map(lambda leaf: leaf[0], episodes)
 
@@ -143,7 +144,7 @@ def test_the_generated_layer_starts_at_unit_scale() -> None:
         spread = []
         for seed in range(6):
             model = build_model(config, key=jax.random.key(seed))
-            teacher = run_teacher(seed, config.task.support, 16, 16)
+            teacher = seed_teacher(seed, config.task.support, 16, 16)
             _, episodes = sample_split(seed, "in_dist", teacher, config.task.support, 32, 50)
             z = latents(model, episodes)
             assert isinstance(model, Hypertransformer)

@@ -9,16 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from recombine.config_file import override
+from recombine.config.preset import preset_config
+from recombine.config.toml import override
 from recombine.model.build import build_model
 from recombine.model.trunk import Trunk
-from recombine.preset import preset_config
-from recombine.task.split import run_teacher, sample_split
+from recombine.task.sample import sample_split
+from recombine.task.teacher import seed_teacher
 
 
 def setting(kind, **model):
     config = override(preset_config("smoke", kind), {"model": model})
-    teacher = run_teacher(0, config.task.support, 4, 4)
+    teacher = seed_teacher(0, config.task.support, 4, 4)
     _, episodes = sample_split(0, "in_dist", teacher, config.task.support, 8, 1)
     episode = jax.tree.map(lambda leaf: leaf[0], episodes)
     return build_model(config, key=jax.random.key(0)), episode

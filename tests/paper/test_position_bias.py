@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from recombine.model.position import PositionBias, distance_bucket
+from recombine.model.layer.position import PositionBias, distance_bucket
 
 from .numpy_models import t5_bucket
 

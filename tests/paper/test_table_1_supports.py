@@ -2,7 +2,7 @@
 
 import pytest
 
-from recombine.task.support import make_support, paper_support
+from recombine.support.support import make_support, paper_support
 
 # Copied from the paper's table, row by row, as pairs of modules.
 CONNECTED = [(1, 2), (2, 3), (3, 4), (4, 5), (5, 6), (1, 6)]

@@ -8,8 +8,8 @@ import jax
 import pytest
 
 from recombine import paper
+from recombine.config.preset import preset_config
 from recombine.model.build import build_model, count_parameters
-from recombine.preset import preset_config
 
 DOCS = Path(__file__).parents[2] / "docs"
 

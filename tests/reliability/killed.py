@@ -57,10 +57,10 @@ def arrange(where: str) -> None:
     elif place == "metric":
         recombine.files.os = KillingDisk(int(number), only=b'{"step"')  # pyright: ignore
     elif place == "measure":
-        import recombine.experiment.evaluate as evaluate
+        import recombine.measure.snapshot as evaluate
 
-        read, calls = evaluate.read_episodes, iter(range(int(number)))
-        evaluate.read_episodes = lambda *args: read(*args) if next(calls, None) is not None else kill()  # pyright: ignore
+        read, calls = evaluate.forward_episodes, iter(range(int(number)))
+        evaluate.forward_episodes = lambda *args: read(*args) if next(calls, None) is not None else kill()  # pyright: ignore
     elif place in ("compile", "train"):
         import recombine.train.loop as loop
 
@@ -80,10 +80,10 @@ def arrange(where: str) -> None:
 
 
 if __name__ == "__main__":
-    from recombine.experiment.machine import prepare
+    from recombine.run.machine import prepare
 
     prepare(threads=1)  # before the modules that `arrange` patches bring JAX
-    recombine.experiment.machine.prepare = lambda *args: None  # type: ignore
+    recombine.run.machine.prepare = lambda *args: None  # type: ignore
     if sys.argv[1] != "never":
         arrange(sys.argv[1])
     sys.exit(recombine.cli.main.main(sys.argv[2:]))

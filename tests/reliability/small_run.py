@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from recombine.config import Config
-from recombine.config_file import override
-from recombine.experiment.run import RunOptions, run
-from recombine.preset import preset_config
+from recombine.config.preset import preset_config
+from recombine.config.schema import Config
+from recombine.config.toml import override
+from recombine.run.training import RunOptions, run
 
 NUM_STEPS = 12
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-import recombine.experiment.run
+import recombine.run.training
 from recombine.errors import InputError
 from tests.reliability.small_run import finish, result, small_config
 
@@ -61,9 +61,9 @@ def test_every_difference_is_named(tmp_path: Path) -> None:
 def test_another_machine_is_refused(tmp_path: Path, field: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "run"
     finish(path, stop_at=4)
-    identity = recombine.experiment.run.identity
+    identity = recombine.run.training.identity
     assert set(identity(1)) == set(IDENTITY)
-    monkeypatch.setattr(recombine.experiment.run, "identity", lambda devices: identity(devices) | {field: "other"})
+    monkeypatch.setattr(recombine.run.training, "identity", lambda devices: identity(devices) | {field: "other"})
     with pytest.raises(InputError, match=rf"machine\.{field}: .* → other"):
         finish(path)
     finish(path, resume_anyway=True)

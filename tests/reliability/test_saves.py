@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recombine.train.checkpoint import (
+from recombine.run.checkpoint import (
     Checkpoint,
     DamagedCheckpoint,
     list_checkpoints,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from recombine.experiment.interrupt import StopRequest
-from recombine.experiment.run import run
+from recombine.run.signals import StopRequest
+from recombine.run.training import run
 from tests.reliability.commands import STEPS, command, complete, start
 from tests.reliability.small_run import result, small_config
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import recombine.cli.main
-from recombine.experiment.interrupt import StopRequest
+from recombine.run.signals import StopRequest
 
 
 def wait(here: Path, forever: bool = False) -> None:
@@ -22,8 +22,8 @@ REQUESTS: list[StopRequest] = []
 
 
 def arrange(phase: str, here: Path) -> None:
-    import recombine.experiment.evaluate as evaluate
-    import recombine.experiment.run as run
+    import recombine.measure.snapshot as evaluate
+    import recombine.run.training as run
     import recombine.train.loop as loop
 
     init = StopRequest.__init__
@@ -51,9 +51,9 @@ def arrange(phase: str, here: Path) -> None:
     elif phase == "stuck":
         loop.run_steps = on_call(loop.run_steps, 4, forever=True)
     elif phase == "measure":
-        evaluate.read_episodes = on_call(evaluate.read_episodes, 7)
+        evaluate.forward_episodes = on_call(evaluate.forward_episodes, 7)
     elif phase == "last measure":
-        evaluate.read_episodes = on_call(evaluate.read_episodes, 5 * 20 + 2)
+        evaluate.forward_episodes = on_call(evaluate.forward_episodes, 5 * 20 + 2)
     elif phase == "restore":
         run.init_state = on_call(run.init_state, 1)
     elif phase == "save":
@@ -61,9 +61,9 @@ def arrange(phase: str, here: Path) -> None:
 
 
 if __name__ == "__main__":
-    from recombine.experiment.machine import prepare
+    from recombine.run.machine import prepare
 
     prepare()
-    recombine.experiment.machine.prepare = lambda *_, **__: None  # type: ignore
+    recombine.run.machine.prepare = lambda *_, **__: None  # type: ignore
     arrange(sys.argv[1], Path(sys.argv[2]))
     sys.exit(recombine.cli.main.main(sys.argv[3:]))

@@ -2,7 +2,7 @@
 
 import json
 
-from tests.report.browser import Browser
+from tests.page.browser import Browser
 from tests.serve.server import Address
 
 LOADING = 180.0  # seconds for models to be loaded and compiled, on a busy machine

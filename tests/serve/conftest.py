@@ -10,8 +10,8 @@ import pytest
 import tomli_w
 
 from recombine.cli.serve import demo_directory
-from recombine.experiment.sweep import SELECTION, SELECTION_FORMAT
-from tests.report.browser import Browser
+from recombine.jobs.sweep import SELECTION, SELECTION_FORMAT
+from tests.page.browser import Browser
 from tests.serve.browsing import EVIL
 from tests.serve.server import Address, serving
 

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from urllib.parse import urlencode
 
 from recombine.cli.serve import demo_directory
-from tests.report.browser import Browser
+from tests.page.browser import Browser
 from tests.serve.server import Address, serving
 
 PAIR = [f"paper/{model}-connected+-seed0" for model in ("transformer", "hypertransformer")]

@@ -5,8 +5,8 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from recombine.cli.serve import demo_directory
-from recombine.report.save import compressed
-from tests.report.browser import Browser
+from recombine.figure.save import compressed
+from tests.page.browser import Browser
 from tests.serve.server import serving
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import pytest
 
 from recombine.cli.serve import demo_directory
-from tests.report.browser import CHROMIUM, Browser
+from tests.page.browser import CHROMIUM, Browser
 from tests.serve.browsing import LOADING, assert_clean, press, put, saved
 from tests.serve.server import Address, serving
 

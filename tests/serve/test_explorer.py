@@ -15,12 +15,12 @@ from sklearn.linear_model import Ridge as SklearnRidge
 from recombine import paper
 from recombine.cli.serve import demo_directory
 from recombine.errors import InputError
-from recombine.experiment.trained import load_trained
-from recombine.serve.explorer import Explorer
-from recombine.serve.scene import Task, context_lengths, make_scene
+from recombine.run.load import load_model
+from recombine.serve.explore.explorer import Explorer
+from recombine.serve.explore.scene import Task, context_lengths, make_scene
 from recombine.stream import Stream
-from recombine.task.split import sample_masks
-from recombine.train.step import config_teacher
+from recombine.task.sample import sample_masks
+from recombine.task.teacher import config_teacher
 
 WEIGHTS = (0.25, 0.0, 0.75, 0.0, 0.0, 0.0)
 
@@ -39,7 +39,7 @@ def explorer() -> Explorer:
 def test_predictions_are_the_models(explorer: Explorer, runs: list[Path]) -> None:
     task = Task(WEIGHTS, 8, draw=3)
     answer = explorer.explore(runs, task, [])
-    config, model, _ = load_trained(runs[0])
+    config, model, _ = load_model(runs[0])
     teacher = config_teacher(config)
     z = np.asarray(task.latent)
     np.testing.assert_allclose(z, [0.625, 0, 0.875, 0, 0, 0])
@@ -52,7 +52,7 @@ def test_predictions_are_the_models(explorer: Explorer, runs: list[Path]) -> Non
     np.testing.assert_allclose(answer["truth"]["y"], truth, atol=1e-5)
     mean = np.mean(answer["context"]["y"])
     for path, one in zip(runs, answer["models"], strict=True):
-        _, model, _ = load_trained(path)
+        _, model, _ = load_model(path)
         alone = [float(model(scene.context_x, scene.context_y, x).y) for x in scene.query_x]
         np.testing.assert_allclose(one["y"], alone, atol=2e-5)
         r2 = 1 - np.sum((truth - alone) ** 2) / np.sum((truth - mean) ** 2)
@@ -69,7 +69,7 @@ def test_the_latent_is_decoded_at_many_queries(explorer: Explorer, runs: list[Pa
     task = Task(WEIGHTS, 15, draw=3)
     answer = explorer.explore(runs, task, [])
     for path, one in zip(runs, answer["models"], strict=True):
-        config, model, _ = load_trained(path)
+        config, model, _ = load_model(path)
         teacher, support = config_teacher(config), config.task.support
         fit = sample_masks(config.seed, Stream.probe, teacher, support.masks, config.task.episode_length, 2_000)
 
@@ -89,7 +89,7 @@ def test_the_latent_is_decoded_at_many_queries(explorer: Explorer, runs: list[Pa
 def test_the_demo(explorer: Explorer) -> None:
     """A trained model of each kind and support; the paper's own pair fits what it was trained on."""
     trained = [path.parent for path in demo_directory().rglob("model.safetensors")]
-    configs = [load_trained(path)[0] for path in trained]
+    configs = [load_model(path)[0] for path in trained]
     kinds = {(config.model.kind, config.task.support.name) for config in configs}
     assert kinds == set(product(("transformer", "hypertransformer"), paper.SUPPORTS))
     pair = [demo_directory() / f"paper/{kind}-connected+-seed0" for kind in ("transformer", "hypertransformer")]
@@ -104,7 +104,7 @@ def test_a_latent_that_is_moved_is_executed(explorer: Explorer, runs: list[Path]
     same = explorer.explore([runs[1]], task, [before["inferred"]])["models"][0]
     np.testing.assert_allclose(same["y"], before["y"], atol=1e-4)
     moved = explorer.explore([runs[1]], task, [[2.0] * 6])["models"][0]
-    _, model, _ = load_trained(runs[1])
+    _, model, _ = load_model(runs[1])
     scene = make_scene(task, explorer._load(runs[1]).teacher)
     alone = [float(model.execute(jnp.full(6, 2.0), x)) for x in scene.query_x]  # pyright: ignore
     np.testing.assert_allclose(moved["y"], alone, atol=2e-5)

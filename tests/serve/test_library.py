@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from recombine.config import Config
+from recombine.config.schema import Config
 from recombine.errors import InputError
-from recombine.experiment.rundir import run_config
-from recombine.experiment.sweep import SELECTION, SELECTION_FORMAT
+from recombine.jobs.sweep import SELECTION, SELECTION_FORMAT
+from recombine.run.directory import run_config
 from recombine.serve import run_files
 from recombine.serve.curve import Curve
 from recombine.serve.library import Library

@@ -10,7 +10,7 @@ import pytest
 import tomli_w
 
 from recombine.cli.serve import demo_directory
-from tests.report.browser import CHROMIUM, Browser
+from tests.page.browser import CHROMIUM, Browser
 from tests.serve.browsing import EVIL, LOADING, assert_clean, click, put, saved
 from tests.serve.server import Address, serving
 

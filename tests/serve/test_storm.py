@@ -14,8 +14,8 @@ import pytest
 from recombine.bench.contender import enter
 from recombine.bench.process import WorkerProcess
 from recombine.cli.serve import demo_directory
-from recombine.preset import preset_config
-from recombine.serve.allowance import SHARE
+from recombine.config.preset import preset_config
+from recombine.serve.budget import SHARE
 from tests.serve.server import serving
 
 EARLY = 10  # turns that do not count

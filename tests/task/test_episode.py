@@ -2,13 +2,14 @@ import jax
 import numpy as np
 import pytest
 
+from recombine.support.split import EVAL_SPLITS, Split
+from recombine.support.support import paper_support
 from recombine.task.episode import sample_episodes
-from recombine.task.names import EVAL_SPLITS, Split
-from recombine.task.split import mask_rows, run_teacher, sample_split
-from recombine.task.support import paper_support
+from recombine.task.sample import mask_rows, sample_split
+from recombine.task.teacher import seed_teacher
 
 SUPPORT = paper_support("connected+")
-TEACHER = run_teacher(0, SUPPORT, 5, 7)
+TEACHER = seed_teacher(0, SUPPORT, 5, 7)
 
 
 def leaves(tree: object) -> list[np.ndarray]:

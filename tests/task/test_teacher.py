@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from recombine.errors import InputError
-from recombine.task.mask import k_hot_masks
-from recombine.task.split import sample_split
-from recombine.task.support import make_support
+from recombine.support.mask import k_hot_masks
+from recombine.support.support import make_support
+from recombine.task.sample import sample_split
 from recombine.task.teacher import Teacher, check_teacher, init_teacher
 
 MASKS = k_hot_masks(3, 2)

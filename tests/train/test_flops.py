@@ -6,13 +6,14 @@ import equinox as eqx
 import jax
 import pytest
 
-from recombine.config import Config, ModelKind
-from recombine.config_file import override
-from recombine.preset import preset_config
+from recombine.config.preset import preset_config
+from recombine.config.schema import Config, ModelKind
+from recombine.config.toml import override
 from recombine.task.episode import sample_episodes
-from recombine.task.split import mask_rows
+from recombine.task.sample import mask_rows
 from recombine.train.flops import forward_flops, step_flops
-from recombine.train.step import config_teacher, init_state, query_loss
+from recombine.task.teacher import config_teacher
+from recombine.train.step import init_state, query_loss
 
 pytestmark = pytest.mark.slow
 

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from recombine.config import OptimizerConfig
+from recombine.config.preset import preset_config
+from recombine.config.schema import OptimizerConfig
 from recombine.model.build import build_model
-from recombine.preset import preset_config
 from recombine.train.optimizer import learning_rate, make_optimizer
 
 

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 import recombine.train.step as step_module
-from recombine.config_file import override
-from recombine.preset import preset_config
-from recombine.task.split import sample_split
+from recombine.config.preset import preset_config
+from recombine.config.toml import override
+from recombine.task.sample import sample_split
 from recombine.train.loop import NonFiniteLoss, many_steps, train
-from recombine.train.step import compiled_part, config_tasks, config_teacher, init_state, query_loss, train_step
+from recombine.task.teacher import config_teacher
+from recombine.train.step import compiled_part, config_tasks, init_state, query_loss, train_step
 
 # The losses of steps 0 to 2 of the `smoke` preset, seed 0. They change only when the data, the models, their
 # initialisation or the optimiser do: then, and with a line in the changelog, put the new ones here.

@@ -7,7 +7,7 @@ from typing import Any
 from recombine.bench.compare import spread
 from recombine.bench.contender import enter
 from recombine.bench.race import Report, race
-from recombine.config import Config
+from recombine.config.schema import Config
 
 CACHES = ("empty", "filled")
 

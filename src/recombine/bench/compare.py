@@ -7,7 +7,7 @@ from typing import Any
 from recombine.bench.contender import ONE_THREAD, OWN, PEERS, SIDE_BY_SIDE, enter, enter_limits
 from recombine.bench.matmul import Job as MatmulJob
 from recombine.bench.race import Report, Result, race
-from recombine.config import Config
+from recombine.config.schema import Config
 from recombine.train.flops import step_flops
 
 # These do the fast path's arithmetic on all threads, so that its count and the machine's limit apply.

@@ -7,8 +7,8 @@ from recombine.bench.matmul import NUMPY_SIZE
 from recombine.bench.matmul import Job as MatmulJob
 from recombine.bench.peer.job import Job
 from recombine.bench.process import Entry
-from recombine.config import Config, TrunkConfig
-from recombine.config_file import config_as_dict, override
+from recombine.config.schema import Config, TrunkConfig
+from recombine.config.toml import config_tables, override
 
 OWN = ("plain", "fast", "fast_sharded")  # one run each, on all threads
 ONE_THREAD = "fast_single"
@@ -40,7 +40,7 @@ def enter(name: str, config: Config, threads: int, entered_as: str | None = None
         case _:
             raise ValueError(f"no contender is called {name!r}")
     processes = threads if name == SIDE_BY_SIDE else 1
-    return Entry(entered_as, "recombine.bench.own", job, thread_environment(job["threads"]), processes)
+    return Entry(entered_as, "recombine.bench.ours", job, thread_environment(job["threads"]), processes)
 
 
 def enter_limits(config: Config, threads: int) -> list[Entry]:
@@ -67,4 +67,4 @@ def thread_environment(threads: int) -> dict[str, str]:
 
 
 def _own_job(config: Config, threads: int, devices: int = 1) -> dict[str, Any]:
-    return {"config": config_as_dict(config), "threads": threads, "devices": devices}
+    return {"config": config_tables(config), "threads": threads, "devices": devices}

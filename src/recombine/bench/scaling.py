@@ -7,8 +7,8 @@ from typing import Any
 
 from recombine.bench.contender import enter
 from recombine.bench.race import Report, race
-from recombine.config import Config
-from recombine.config_file import override
+from recombine.config.schema import Config
+from recombine.config.toml import override
 
 SWEEPS: dict[str, tuple[int, ...]] = {
     "task.episode_length": (8, 16, 32, 64, 128, 256),

@@ -19,7 +19,7 @@ from time import perf_counter
 from typing import IO, Any
 
 from recombine.bench.peer.job import Missing, Stepper
-from recombine.experiment.machine import peak_memory
+from recombine.run.machine import peak_memory
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,90 @@
-"""Types of arguments that several commands have, as their help shows them."""
+"""Arguments that several commands have in common, as their help shows them; among them, where jobs are executed."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from recombine.checks import check_size
+from recombine.errors import InputError
+from recombine.terminal.output import note
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from recombine.jobs.job import Job, JobEvent
+    from recombine.run.signals import StopSignal
+
+
 OptionalInt = Annotated[int | None, tyro.conf.arg(metavar="INT")]
 OptionalPath = Annotated[Path | None, tyro.conf.arg(metavar="PATH")]
+
+
+@dataclass(frozen=True)
+class Executor:
+    """Where the runs are executed."""
+
+    executor: Literal["local", "ray", "slurm"] = "local"
+    """On this machine, as tasks of a Ray cluster, or as jobs of a SLURM cluster."""
+    workers: OptionalInt = None
+    """Runs at a time, each in a process of its own; where it is not given, one per core, or as many as a cluster has
+    room for."""
+    vmap: int = 1
+    """Train up to this many same-shape runs (seeds, for instance) in one vmapped program. For GPUs."""
+    retries: int = 2
+    """How often a run that failed, or whose worker was killed, is tried again."""
+    address: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
+    """Of an existing Ray cluster, or auto; without it, Ray is started on this machine."""
+    slurm: Annotated[tuple[str, ...], tyro.conf.arg(metavar="OPTION=VALUE ...")] = ()
+    """Options of sbatch by their long names, such as partition=cpu, time=120 (minutes) or mem=4G."""
+
+    def check(self, out: Path) -> None:
+        """Refuse, before anything is written, what does not go together, or is not there."""
+        if self.workers is not None:
+            check_size("workers", self.workers, most=100_000)
+        check_size("retries", self.retries, least=0, most=1000)
+        check_size("vmap", self.vmap, most=4096)
+        if self.vmap > 1 and self.executor == "ray":
+            raise InputError("vmap", self.vmap, "with --executor local or slurm; on Ray each run is a task")
+        if self.address is not None and self.executor != "ray":
+            raise InputError("address", self.address, "is a Ray cluster's: --executor ray")
+        if self.slurm and self.executor != "slurm":
+            raise InputError("slurm", self.slurm[0], "is an option of SLURM's: --executor slurm")
+        if self.executor == "slurm":
+            from recombine.jobs.executor.slurm_queue import Queue, slurm_options
+
+            if said := Queue(out.resolve(), slurm_options(self.slurm), self.workers).check():
+                note(f"SLURM has no room for such runs now, or never: {said}")
+        if self.executor == "ray":
+            from recombine.jobs.executor.ray import check_address, check_ray
+
+            check_ray()
+            if self.address is not None:
+                check_address(self.address)
+
+    @property
+    def at_a_time(self) -> int | None:
+        """None where the cluster decides."""
+        from recombine.run.machine import available_cores
+
+        return self.workers or (available_cores() if self.executor == "local" else None)
+
+    @property
+    def pace(self) -> str:
+        return f"{self.at_a_time} at a time" if self.at_a_time else "as many at a time as there is room for"
+
+    def execute(self, jobs: "list[Job]", out: Path, stop: "StopSignal") -> "Iterator[JobEvent]":
+        if self.executor == "ray":
+            from recombine.jobs.executor.ray import run_jobs_on_ray
+
+            return run_jobs_on_ray(jobs, out, self.address, self.workers, stop, self.retries)
+        if self.executor == "slurm":
+            from recombine.jobs.executor.slurm import run_jobs_on_slurm
+            from recombine.jobs.executor.slurm_queue import slurm_options
+
+            return run_jobs_on_slurm(jobs, out, slurm_options(self.slurm), self.workers, stop, self.retries)
+        from recombine.jobs.executor.local import run_jobs
+
+        assert self.at_a_time is not None
+        return run_jobs(jobs, self.at_a_time, stop, self.retries)

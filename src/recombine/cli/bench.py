@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from recombine.checks import check_choice, check_size
 from recombine.cli.arguments import OptionalInt, OptionalPath
-from recombine.cli.printing import note, print_json
-from recombine.config import MODEL_CONFIGS, Config, ModelKind
-from recombine.config_file import override
+from recombine.config.preset import Preset, preset_config
+from recombine.config.schema import MODEL_CONFIGS, Config, ModelKind
+from recombine.config.toml import override
 from recombine.errors import InputError
 from recombine.files import check_output, replacing
-from recombine.preset import Preset, preset_config
+from recombine.record.codec import plain
+from recombine.terminal.output import note, print_json
 
 if TYPE_CHECKING:
     from recombine.bench.race import Report
@@ -55,7 +56,7 @@ class Bench:
 
     def run(self) -> None:
         contenders, threads = self._check()
-        from recombine.experiment.machine import environment, identity, prepare
+        from recombine.run.machine import identity, prepare, this_start
 
         prepare(threads)
         results: dict[str, Any] = {
@@ -68,14 +69,14 @@ class Bench:
             "cold_starts": self._cold_starts(threads) if self.cold_start else None,
         }
         # Only now: it starts JAX, whose threads need not be there before.
-        results["environment"] = environment() | {"identity": identity()}
+        results["environment"] = plain(this_start(0, identity()))
         if self.out is not None:
             with replacing("out", self.out) as temporary:
                 temporary.write_text(json.dumps(results, indent=2, allow_nan=False) + "\n", encoding="utf-8")
             note(f"written to {self.out}")
         if self.figure is not None:
-            from recombine.report.bench_figures import draw_scaling
-            from recombine.report.save import save_figure
+            from recombine.figure.bench import draw_scaling
+            from recombine.figure.save import save_figure
 
             save_figure(draw_scaling(results["scaling"]), self.figure)
             note(f"drawn to {self.figure}")
@@ -87,7 +88,7 @@ class Bench:
     def _check(self) -> tuple[tuple[str, ...], int]:
         """The contenders and the number of threads, once everything has been found good."""
         from recombine.bench.contender import CONTENDERS
-        from recombine.experiment.machine import available_cores
+        from recombine.run.machine import available_cores
 
         for length in self.lengths:
             check_size("lengths", length, least=2, most=LONGEST)
@@ -145,7 +146,7 @@ class Bench:
 @contextmanager
 def _reporting(name: str, total: int) -> "Iterator[Report]":
     """Progress on stderr; what it yields is called once for each thing done."""
-    from recombine.report.progress import ProgressDisplay
+    from recombine.terminal.progress import ProgressDisplay
 
     with ProgressDisplay(name, total, unit="turns") as display:
         done = 0
@@ -159,7 +160,7 @@ def _reporting(name: str, total: int) -> "Iterator[Report]":
 
 
 def _print(results: dict[str, Any]) -> None:
-    from recombine.report.bench_tables import print_cold_starts, print_comparison, print_scaling
+    from recombine.terminal.bench_tables import print_cold_starts, print_comparison, print_scaling
 
     for comparison in results["comparisons"]:
         print_comparison(comparison)

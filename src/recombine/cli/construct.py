@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from recombine import paper
 from recombine.checks import MOST_NUMBERS, check_seed, check_size
-from recombine.cli.printing import print_json, print_line
 from recombine.errors import InputError
+from recombine.terminal.output import print_json, print_line
 
 
 @dataclass(frozen=True)

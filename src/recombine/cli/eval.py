@@ -1,29 +1,29 @@
-"""`recombine eval`: the scorecard of a run."""
+"""`recombine eval`: the examination of a run."""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from recombine.cli.arguments import OptionalInt
-from recombine.cli.printing import note, print_json
 from recombine.errors import InputError
+from recombine.terminal.output import note, print_json
 
 if TYPE_CHECKING:
-    from recombine.experiment.interrupt import StopRequest
-    from recombine.experiment.trained import Trained
-    from recombine.report.collect import RunRecord
+    from recombine.run.examine import Examined
+    from recombine.run.signals import StopSignal
+    from recombine.run.source import RunSource
 
 
 @dataclass(frozen=True)
 class Eval:
-    """The scorecard of runs: R² by split and mask, the probe by layer, more modules, interventions, references."""
+    """Examine runs: R² by split and mask, the probe by layer, more modules, interventions, references."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Run directories."""
+    """Run directories; ARCHIVE.zip/NAME for a run in an archive."""
     model: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
-    """package.module:Class, for runs of a model of your own."""
+    """package.module:Class, for runs of a custom model."""
     threads: OptionalInt = None
     """Threads; all cores where it is not given."""
     json: bool = False
@@ -32,72 +32,49 @@ class Eval:
     def run(self) -> None:
         if not self.runs:
             raise InputError("runs", "", "name at least one run directory")
-        from recombine.experiment.machine import prepare
-        from recombine.experiment.rundir import CONFIG, has_parameters
+        sources = [_one_run(path) for path in self.runs]
+        from recombine.run.machine import prepare
 
-        for path in self.runs:
-            if not path.exists():
-                raise InputError("runs", str(path), "no such directory")
-            if inside := sorted(run.parent.name for run in path.glob(f"*/{CONFIG}")):
-                raise InputError(
-                    "runs", str(path), f"a directory of runs; name some of them: {', '.join(inside[:4])} …"
-                )
-            if not (path / CONFIG).is_file():
-                raise InputError("runs", str(path), f"not a run directory: it has no {CONFIG}")
         prepare(self.threads)
-        from recombine.experiment.interrupt import run_interruptibly
-        from recombine.experiment.trained import load_trained
-        from recombine.model.own import import_model
-        from recombine.report.card import print_card
-        from recombine.report.collect import read_run
+        from recombine.model.custom import import_model
+        from recombine.run.examine import examine
+        from recombine.run.load import load_model
+        from recombine.run.reader import read_run
+        from recombine.run.signals import run_interruptibly
+        from recombine.terminal.scorecard import print_examined
 
         if self.model:
             import_model(self.model)
         # All can be read before the first is measured.
-        runs = {path: read_run(path) for path in self.runs}
-        examined = {path for path, run in runs.items() if run.scorecard and not has_parameters(path)}
-        for path in sorted(examined):
-            note(f"{path}: its parameters are not here; this is what was measured where they were")
-        trained = {path: None if path in examined else load_trained(path) for path in self.runs}
+        runs = [read_run(source) for source in sources]
+        trained = []
+        for run, source in zip(runs, sources, strict=True):
+            stored_only = run.scorecard is not None and not source.has_parameters()
+            if stored_only:
+                note(f"{run.path}: its parameters are not here; this is what was measured where they were")
+            trained.append(None if stored_only else load_model(run.path))
 
-        def examine(request: "StopRequest") -> dict[str, Any]:
-            with request.may_leave(lambda: None):
-                return {str(path): scorecard(runs[path], found) for path, found in trained.items()}
+        def work(stop: "StopSignal") -> "list[Examined]":
+            with stop.exit_allowed(lambda: None):
+                return [examine(run, model, note) for run, model in zip(runs, trained, strict=True)]
 
-        cards = run_interruptibly(examine, note)
+        examined = run_interruptibly(work, note)
         if self.json:
+            cards = {str(path): one.as_json() for path, one in zip(self.runs, examined, strict=True)}
             print_json(cards if len(cards) > 1 else next(iter(cards.values())))
             return
-        for path, card in cards.items():
-            print_card(path, card)
+        for path, one in zip(self.runs, examined, strict=True):
+            print_examined(str(path), one)
 
 
-def scorecard(run: "RunRecord", trained: "Trained | None") -> dict[str, Any]:
-    """All that is measured of a run's newest checkpoint; what is stored already is not measured again.
+def _one_run(path: Path) -> "RunSource":
+    """The run at a path, or a line that says which runs are below it."""
+    from recombine.run.source import CONFIG, require_runs
 
-    Without a model all of it is: such a run was exported without its parameters, after it had been examined.
-    """
-    from recombine.experiment.reference import REFERENCES_DIRECTORY, store_references
-    from recombine.experiment.rundir import run_config
-
-    row, card = measured(run, trained) if trained else (run.rows[-1], run.scorecard or {})
-    references = store_references(run.path.parent / REFERENCES_DIRECTORY, run_config(run.path))
-    step = row["step"]
-    head = {"model": run.model, "support": run.support, "seed": run.seed, "step": step, "num_steps": run.num_steps}
-    scores = {name: value for name, value in row.items() if name not in ("step", "loss")}
-    return head | scores | {k: v for k, v in card.items() if k not in ("format", "step")} | {"references": references}
-
-
-def measured(run: "RunRecord", trained: "Trained") -> tuple[dict[str, Any], dict[str, Any]]:
-    """The row of metrics, and the scorecard."""
-    from recombine.experiment.evaluate import examination, measurements
-    from recombine.experiment.scorecard import store_scorecard
-    from recombine.train.step import config_teacher
-
-    config, model, step = trained
-    row = next((row for row in reversed(run.rows) if row["step"] == step), None)
-    if row is None:  # the newest checkpoint lies between two measurements
-        note(f"{run.path}: measuring at step {step}")
-        row = {"step": step} | dict(measurements(config, model, examination(config, config_teacher(config))))
-    note(f"{run.path}: examining")
-    return row, store_scorecard(run.path, trained)
+    if path.is_dir() and not (path / CONFIG).is_file() and not any(path.iterdir()):
+        raise InputError("runs", str(path), f"not a run directory: it has no {CONFIG}")
+    found = require_runs(path)
+    if [source.path.resolve() for source in found] != [path.resolve()]:
+        names = ", ".join(source.path.relative_to(path).as_posix() for source in found[:4])
+        raise InputError("runs", str(path), f"a directory of runs; name some of them: {names} …")
+    return found[0]

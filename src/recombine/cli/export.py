@@ -6,8 +6,8 @@ from typing import Annotated
 
 import tyro
 
-from recombine.cli.printing import print_line
 from recombine.errors import InputError
+from recombine.terminal.output import print_line
 
 
 @dataclass(frozen=True)
@@ -15,29 +15,34 @@ class Export:
     """Copy runs in a form to keep and to share: what they measured, and their parameters if asked for."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Run directories, or directories of them (a reproduction's, a sweep's)."""
+    """Run directories, directories of them (a reproduction's, a sweep's), or archives."""
     out: Path
-    """The directory to which they are copied, each under its own name; their references beside them."""
+    """The directory to copy the runs to, each under its name, with their references; or an archive, FILE.zip."""
     weights: bool = False
     """With the trained parameters (model.safetensors), so that `eval` and `serve` have a model."""
     model: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
-    """package.module:Class, for runs of a model of your own."""
+    """package.module:Class, for runs of a custom model."""
 
     def run(self) -> None:
         if not self.runs:
             raise InputError("runs", "", "name at least one run directory")
-        from recombine.experiment.export import check_export, export_list, export_run, runs_in
-        from recombine.experiment.machine import prepare
-        from recombine.files import make_output_directory
-        from recombine.model.own import import_model
+        from recombine.files import check_output, make_output_directory
+        from recombine.jobs.sweep import LIST
+        from recombine.model.custom import import_model
+        from recombine.run.archive import SUFFIX
+        from recombine.run.export import check_export, export_runs
+        from recombine.run.machine import prepare
+        from recombine.run.source import require_runs
 
         prepare()
         if self.model:
             import_model(self.model)
-        runs = [run for path in self.runs for run in runs_in(path)]
+        runs = [run for path in self.runs for run in require_runs(path)]
         check_export(runs, self.out, self.weights)
-        make_output_directory("out", self.out)
-        for run in runs:
-            print_line(str(export_run(run, self.out, self.weights)))
-        for path in self.runs:
-            export_list(path, self.out)
+        if self.out.suffix == SUFFIX:
+            check_output("out", self.out, (SUFFIX,))
+        else:
+            make_output_directory("out", self.out)
+        lists = [path / LIST for path in self.runs if (path / LIST).is_file()]
+        for path in export_runs(runs, self.out, self.weights, lists):
+            print_line(str(path))

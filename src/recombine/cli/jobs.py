@@ -5,44 +5,45 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from recombine.cli.executor import Executor
-    from recombine.config import Config
-    from recombine.experiment.interrupt import StopRequest
-    from recombine.experiment.job import Event, Job
+    from recombine.cli.arguments import Executor
+    from recombine.config.schema import Config
+    from recombine.jobs.job import Job, JobEvent
+    from recombine.run.signals import StopSignal
 
 
 def headline(wanted: "Mapping[str, Config]", where: "Executor", out: Path) -> str:
     """How many runs, how many at a time, and where."""
-    from recombine.experiment.rundir import is_done
+    from recombine.run.reader import is_done
+    from recombine.run.source import DirectorySource
 
-    done = sum(is_done(out / name) for name in wanted)
+    done = sum(is_done(DirectorySource(out / name)) for name in wanted)
     return f"{len(wanted)} runs{f', {done} of them done,' if done else ','} {where.pace}, in {out}"
 
 
-def work_off(
+def execute_jobs(
     jobs: "list[Job]",
     where: "Executor",
     out: Path,
     wanted: "Mapping[str, Config]",
-    request: "StopRequest",
-    watch: "Callable[[Event], None]" = lambda event: None,
+    stop: "StopSignal",
+    watch: "Callable[[JobEvent], None]" = lambda event: None,
 ) -> dict[str, str]:
     """See the jobs through; the errors of those that failed. Whatever `watch` raises ends no training."""
-    from recombine.report.jobs import JobsDisplay
+    from recombine.terminal.jobs import JobsDisplay
 
-    if where.together > 1:
-        from recombine.experiment.plan import put_together
+    if where.vmap > 1:
+        from recombine.jobs.plan import put_together
 
-        jobs = put_together(jobs, wanted, where.together)
+        jobs = put_together(jobs, wanted, where.vmap)
     failed: dict[str, str] = {}
     totals = {job.name: _num_steps(job, wanted) for job in jobs}
     with JobsDisplay(totals, where.at_a_time) as display:
         display.best = best_before([name for name in wanted if name not in totals], out)
-        for event in where.carry_out(jobs, out, request):
-            display.update(event.job.name, event.kind, event.data)
-            if event.kind == "failed":
-                failed[event.job.name] = event.data["error"]
-            elif event.kind == "interrupted" and not request.requested():
+        for event in where.execute(jobs, out, stop):
+            display.update(event)
+            if event.news.kind == "failed":
+                failed[event.job.name] = event.news.error or "failed"
+            elif event.news.kind == "interrupted" and not stop.requested():
                 failed[event.job.name] = "its worker was ended by a signal"
             try:
                 watch(event)
@@ -52,13 +53,18 @@ def work_off(
 
 
 def best_before(done: Sequence[str], out: Path) -> tuple[float, str] | None:
-    """Of runs that were done before, and its R² on held-out masks."""
-    from recombine.experiment.rundir import last_row
+    """Of runs that were done before, the best R² on held-out masks and its name."""
+    from recombine.run.reader import last_row
+    from recombine.run.source import DirectorySource
 
-    found = [((last_row(out / name).get("ood") or {}).get("r2"), name) for name in done]
-    return max(((r2, name) for r2, name in found if r2 is not None), default=None)
+    found = []
+    for name in done:
+        row = last_row(DirectorySource(out / name))
+        if row is not None and row.ood is not None:
+            found.append((row.ood.r2, name))
+    return max(found, default=None)
 
 
 def _num_steps(job: "Job", wanted: "Mapping[str, Config]") -> int | None:
-    config = wanted.get(Path(job.request["path"]).name)
-    return config.optimizer.num_steps if config and job.request["kind"] == "train" else None
+    config = wanted.get(job.path.name)
+    return config.optimizer.num_steps if config and job.kind == "train" else None

@@ -15,7 +15,6 @@ from recombine.cli.bench import Bench
 from recombine.cli.construct import Construct
 from recombine.cli.eval import Eval
 from recombine.cli.export import Export
-from recombine.cli.printing import complain, print_line
 from recombine.cli.report import Report
 from recombine.cli.reproduce import Reproduce
 from recombine.cli.serve import Serve
@@ -23,7 +22,8 @@ from recombine.cli.sweep import Sweep
 from recombine.cli.task import Task
 from recombine.cli.train import Train
 from recombine.errors import Failed, InputError
-from recombine.experiment.interrupt import Interrupted
+from recombine.run.signals import Interrupted
+from recombine.terminal.output import complain, print_line
 
 
 class UsageError(Exception):

@@ -6,7 +6,7 @@ from pathlib import Path
 import tyro
 
 from recombine.cli.arguments import OptionalPath
-from recombine.cli.printing import print_json, print_line
+from recombine.terminal.output import print_json, print_line
 
 
 @dataclass(frozen=True)
@@ -14,9 +14,9 @@ class Report:
     """Figures (PNG, SVG), the verdict on each claim, and one self-contained HTML page, from run directories alone."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Run directories, or directories of them."""
+    """Run directories, directories of them, or archives."""
     out: OptionalPath = None
-    """Where to write; a directory `report` in the first of the directories where it is not given."""
+    """Where to write; by default a directory `report` in the first of the directories, or beside the archive."""
     json: bool = False
     """Print the verdicts as JSON."""
     markdown: bool = False
@@ -24,37 +24,40 @@ class Report:
 
     def run(self) -> None:
         from recombine.errors import InputError
+        from recombine.run.source import require_runs
 
         if self.json and self.markdown:
             raise InputError("markdown", True, "with --json there is nothing left to print; leave one of them out")
         if not self.runs:
             raise InputError("runs", "", "name at least one run directory, or a directory of them")
         for path in self.runs:
-            if not path.is_dir():
-                raise InputError(
-                    "runs", str(path), "is a file; name a directory" if path.exists() else "no such directory"
-                )
-        out = self.out or self.runs[0] / "report"
+            require_runs(path)
+        out = self.out or default_report(self.runs[0])
         if out.exists() and not out.is_dir():
             raise InputError("out", str(out), "is a file; name a directory")
-        from recombine.experiment.machine import prepare
+        from recombine.run.machine import prepare
 
         prepare()
-        from recombine.report.tables import print_scores, print_verdicts
-        from recombine.report.write import write_report
+        from recombine.page.write import write_report
+        from recombine.record.codec import plain
+        from recombine.terminal.tables import print_scores, print_verdicts
 
         study, verdicts, page = write_report(self.runs, out)
         if self.json:
-            print_json({"page": str(page), "verdicts": [verdict.as_dict() for verdict in verdicts]})
+            print_json({"page": str(page), "verdicts": [plain(verdict) for verdict in verdicts]})
             return
         if self.markdown:
-            from recombine.report.markdown import study_markdown
+            from recombine.terminal.markdown import study_markdown
 
             print_line(study_markdown(study, verdicts))
             return
-        from recombine.report.summary import final_scores
+        from recombine.study.summary import final_scores
 
-        for title, models, references in final_scores(study):
-            print_scores(title, models, references)
+        for scores in final_scores(study):
+            print_scores(scores)
         print_verdicts(verdicts)
         print_line(f"{page}")
+
+
+def default_report(runs: Path) -> Path:
+    return (runs if runs.is_dir() else runs.parent) / "report"

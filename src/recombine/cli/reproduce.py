@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from recombine.checks import check_seed, check_size
-from recombine.cli.arguments import OptionalInt, OptionalPath
-from recombine.cli.executor import Executor
-from recombine.cli.jobs import headline, work_off
-from recombine.cli.printing import note, print_json, print_line
-from recombine.config_file import read_toml
+from recombine.cli.arguments import Executor, OptionalInt, OptionalPath
+from recombine.cli.jobs import execute_jobs, headline
+from recombine.config.preset import Preset
+from recombine.config.toml import read_toml
 from recombine.errors import Failed, InputError
-from recombine.preset import Preset
+from recombine.terminal.output import note, print_json, print_line
 
 if TYPE_CHECKING:
-    from recombine.config import Config
-    from recombine.experiment.catalog import Entry
-    from recombine.experiment.interrupt import StopRequest
+    from recombine.config.schema import Config
+    from recombine.jobs.catalog import Entry
+    from recombine.run.signals import StopSignal
 
 SEEDS: dict[Preset, int] = {"smoke": 1, "quick": 1, "paper": 3}
 
@@ -33,7 +32,7 @@ class Reproduce:
     config: OptionalPath = None
     """A TOML file of changes to the preset."""
     model: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
-    """package.module:Class: a model of your own, beside the paper's two."""
+    """package.module:Class: a custom model, beside the paper's two."""
     seed: int = 0
     """The first seed. A seed draws the teacher, the initial parameters and the data."""
     seeds: OptionalInt = None
@@ -49,8 +48,8 @@ class Reproduce:
     """Print JSON: the page's path, the verdicts, the runs."""
 
     def run(self) -> None:
-        from recombine.experiment.machine import available_cores, prepare
-        from recombine.experiment.rundir import check_run_path
+        from recombine.run.directory import check_run_path
+        from recombine.run.machine import available_cores, prepare
 
         # Before a model of the user's own is imported, which may start JAX. `smoke` is nearly all compiling.
         prepare(1 if self.dry_run else None, compile_quickly=self.preset == "smoke")
@@ -60,16 +59,16 @@ class Reproduce:
         for entry in entries:
             check_run_path(out / entry.name)
         if self.model:
-            from recombine.model.own import check_own
+            from recombine.model.custom import check_custom
 
-            check_own(next(entry.config for entry in entries if entry.config.model.kind == self.model))
+            check_custom(next(entry.config for entry in entries if entry.config.model.kind == self.model))
         if self.dry_run:
             self._estimate(entries, out, self.where.at_a_time or available_cores())
             return
-        from recombine.experiment.interrupt import run_interruptibly
-        from recombine.experiment.lock import coordinating
-        from recombine.experiment.plan import check_same
-        from recombine.report.collect import check_belongs
+        from recombine.jobs.plan import check_same
+        from recombine.run.lock import coordinating
+        from recombine.run.signals import run_interruptibly
+        from recombine.study.collect import check_belongs
 
         wanted = {entry.name: entry.config for entry in entries}
         if not self.resume_anyway:
@@ -77,66 +76,68 @@ class Reproduce:
         check_belongs(out, wanted)
         with coordinating(out):
             note(f"{headline(wanted, self.where, out)}; the report: {out / 'report' / 'index.html'}")
-            failed = run_interruptibly(lambda request: self._train(wanted, out, request), note)
+            failed = run_interruptibly(lambda stop: self._train(wanted, out, stop), note)
             self._finish(out, failed)
 
     def _entries(self) -> "list[Entry]":
-        from recombine.experiment.catalog import catalog
+        from recombine.jobs.catalog import catalog
 
         check_seed("seed", self.seed)
         count = SEEDS[self.preset] if self.seeds is None else self.seeds
         check_size("seeds", count, most=1000)
-        own = None
+        custom = None
         changes = read_toml(self.config) if self.config else {}
         if "seed" in changes:
             raise InputError("seed", changes["seed"], "seeds are named on the command line: --seed and --seeds")
         if self.model:
-            from recombine.model.own import import_model
+            from recombine.model.custom import import_model
 
-            own = import_model(self.model)
-        entries = catalog(self.preset, changes, range(self.seed, self.seed + count), own)
+            custom = import_model(self.model)
+        entries = catalog(self.preset, changes, range(self.seed, self.seed + count), custom)
         if not entries[0].config.task.support.held_out:
             note(f"support {entries[0].config.task.support.name} holds nothing out: there will be no ood score")
         return entries
 
-    def _train(self, wanted: "dict[str, Config]", out: Path, request: "StopRequest") -> dict[str, str]:
-        """Carry out what is missing; the errors of the runs that failed."""
-        from recombine.experiment.plan import jobs_to_do
-        from recombine.report.renew import ReportRenewal
+    def _train(self, wanted: "dict[str, Config]", out: Path, stop: "StopSignal") -> dict[str, str]:
+        """Execute what is missing; the errors of the runs that failed."""
+        from recombine.jobs.plan import jobs_to_do
+        from recombine.page.live import LiveReport
 
         jobs = jobs_to_do(wanted, out, ["scorecard"], self.resume_anyway)
-        renewal = ReportRenewal([out], out / "report")
-        return work_off(jobs, self.where, out, wanted, request, renewal.watch)
+        report = LiveReport([out], out / "report")
+        return execute_jobs(jobs, self.where, out, wanted, stop, report.watch)
 
     def _finish(self, out: Path, failed: dict[str, str]) -> None:
-        from recombine.report.summary import final_scores
-        from recombine.report.tables import print_scores, print_verdicts
-        from recombine.report.write import write_report
+        from recombine.page.write import write_report
+        from recombine.record.codec import plain
+        from recombine.study.summary import final_scores
+        from recombine.terminal.tables import print_scores, print_verdicts
 
         for name, error in failed.items():
             note(f"{name} failed: {error}")
         study, verdicts, page = write_report([out], out / "report")
         if self.json:
-            runs = {str(run.path): run.status.get("state") for run in study.runs}
-            found = [verdict.as_dict() for verdict in verdicts]
+            runs = {str(run.path): run.status.state for run in study.runs}
+            found = [plain(verdict) for verdict in verdicts]
             print_json({"page": str(page), "runs": runs, "failed": failed, "verdicts": found})
         else:
-            for title, models, references in final_scores(study):
-                print_scores(title, models, references)
+            for scores in final_scores(study):
+                print_scores(scores)
             print_verdicts(verdicts)
             print_line(f"\nthe report: {page}")
         if failed:
             raise Failed(f"{len(failed)} of the runs failed: {', '.join(failed)}")
 
     def _estimate(self, entries: "Sequence[Entry]", out: Path, workers: int) -> None:
-        from recombine.experiment.estimate import seconds_per_run, total_seconds
-        from recombine.experiment.rundir import is_done
-        from recombine.report.rate import duration
+        from recombine.jobs.estimate import seconds_per_run, total_seconds
+        from recombine.run.reader import is_done
+        from recombine.run.source import DirectorySource
+        from recombine.terminal.rate import duration
 
         rows = []
         seconds = seconds_per_run([entry.config for entry in entries], note)
         for entry, each in zip(entries, seconds, strict=True):
-            done = is_done(out / entry.name)
+            done = is_done(DirectorySource(out / entry.name))
             rows.append({"run": entry.name, "panels": entry.panels, "done": done, "seconds": 0.0 if done else each})
         total = total_seconds([row["seconds"] for row in rows], workers)
         if self.json:

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from recombine.checks import check_number, check_size
-from recombine.cli.printing import note, print_line
 from recombine.errors import InputError
+from recombine.terminal.output import note, print_line
 
 if TYPE_CHECKING:
     from uvicorn import Config, Server
 
 RUNS = Path("runs")
-NICENESS = 5  # training goes before; and there is an allowance, see `recombine.serve.allowance`
+NICENESS = 5  # training goes before; and there is an allowance, see `recombine.serve.budget`
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,11 @@ class Serve:
             raise InputError("directory", str(directory), f"{what}; --demo has something to play with")
         check_size("port", self.port, least=0, most=65_535)
         check_number("share", self.share, above=0.0, most=1.0)
-        from recombine.experiment.machine import prepare
+        from recombine.run.machine import prepare
 
         prepare(1)  # before a model of one's own starts JAX
         if self.model:
-            from recombine.model.own import import_model
+            from recombine.model.custom import import_model
 
             import_model(self.model)
         try:

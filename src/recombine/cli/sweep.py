@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from recombine.checks import check_seed, check_size
-from recombine.cli.arguments import OptionalInt, OptionalPath
-from recombine.cli.executor import Executor
-from recombine.cli.jobs import headline, work_off
-from recombine.cli.printing import note, print_json, print_line
-from recombine.config import SHIPPED
+from recombine.cli.arguments import Executor, OptionalInt, OptionalPath
+from recombine.cli.jobs import execute_jobs, headline
+from recombine.cli.report import default_report
+from recombine.config.preset import Preset
+from recombine.config.schema import SHIPPED
 from recombine.errors import Failed, InputError
-from recombine.experiment.grid import NAMED, read_grid, sweep_runs
-from recombine.preset import Preset
+from recombine.jobs.grid import NAMED, read_grid, sweep_runs
+from recombine.terminal.output import note, print_json, print_line
 
 if TYPE_CHECKING:
-    from recombine.config import Config
-    from recombine.experiment.grid import SweepRun
-    from recombine.experiment.interrupt import StopRequest
+    from recombine.config.schema import Config
+    from recombine.jobs.grid import SweepRun
+    from recombine.run.signals import StopSignal
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Run:
     grid: Annotated[str | None, tyro.conf.arg(metavar="GRID")] = None
     """paper-transformer or paper-hypertransformer (Table 3), or a TOML file with a table [grid]."""
     model: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
-    """package.module:Class: a model of your own, where the grid's model.kind names it."""
+    """package.module:Class: a custom model, where the grid's model.kind names it."""
     preset: Preset = "quick"
     """What the grid's fields are changes to."""
     seed: int = 0
@@ -52,17 +52,17 @@ class Run:
     """Print JSON."""
 
     def run(self) -> None:
-        from recombine.experiment.machine import available_cores, prepare
-        from recombine.experiment.rundir import check_run_path
+        from recombine.run.directory import check_run_path
+        from recombine.run.machine import available_cores, prepare
 
         runs = self._runs()
         prepare(1 if self.dry_run else None)
         if self.model:
-            from recombine.model.own import check_own, import_model
+            from recombine.model.custom import check_custom, import_model
 
             import_model(self.model)
             for config in [run.config for run in runs if run.config.model.kind == self.model][:1]:
-                check_own(config)
+                check_custom(config)
         assert self.grid is not None
         out = self.out or Path("runs") / f"sweep-{Path(self.grid).stem}-{self.preset}"
         self.where.check(out)
@@ -72,15 +72,15 @@ class Run:
         if self.dry_run:
             self._estimate(wanted, out, self.where.at_a_time or available_cores())
             return
-        from recombine.experiment.interrupt import run_interruptibly
-        from recombine.experiment.lock import coordinating
-        from recombine.experiment.plan import check_same
+        from recombine.jobs.plan import check_same
+        from recombine.run.lock import coordinating
+        from recombine.run.signals import run_interruptibly
 
         if not self.resume_anyway:
             check_same(wanted, out)
         with coordinating(out):
             note(headline(wanted, self.where, out))
-            failed = run_interruptibly(lambda request: self._train(runs, out, request), note)
+            failed = run_interruptibly(lambda stop: self._train(runs, out, stop), note)
         self._finish(out, failed)
 
     def _runs(self) -> "list[SweepRun]":
@@ -100,14 +100,14 @@ class Run:
             raise InputError("model.kind", kind, f"a class is imported only where the command names it: --model {kind}")
         return runs[: self.max_runs]
 
-    def _train(self, runs: "list[SweepRun]", out: Path, request: "StopRequest") -> dict[str, str]:
-        from recombine.experiment.plan import jobs_to_do
-        from recombine.experiment.sweep import write_list
+    def _train(self, runs: "list[SweepRun]", out: Path, stop: "StopSignal") -> dict[str, str]:
+        from recombine.jobs.plan import jobs_to_do
+        from recombine.jobs.sweep import write_list
 
         wanted = {run.name: run.config for run in runs}
         write_list(out, runs)
         jobs = jobs_to_do(wanted, out, ["selection"], self.resume_anyway)
-        return work_off(jobs, self.where, out, wanted, request)
+        return execute_jobs(jobs, self.where, out, wanted, stop)
 
     def _finish(self, out: Path, failed: dict[str, str]) -> None:
         for name, error in failed.items():
@@ -120,11 +120,12 @@ class Run:
             raise Failed(f"{len(failed)} of the runs failed: {', '.join(failed)}")
 
     def _estimate(self, wanted: "dict[str, Config]", out: Path, workers: int) -> None:
-        from recombine.experiment.estimate import seconds_per_run, total_seconds
-        from recombine.experiment.rundir import is_done
-        from recombine.report.rate import duration
+        from recombine.jobs.estimate import seconds_per_run, total_seconds
+        from recombine.run.reader import is_done
+        from recombine.run.source import DirectorySource
+        from recombine.terminal.rate import duration
 
-        left = {name: config for name, config in wanted.items() if not is_done(out / name)}
+        left = {name: config for name, config in wanted.items() if not is_done(DirectorySource(out / name))}
         seconds = dict(zip(left, seconds_per_run(list(left.values()), note), strict=True))
         steps = sum(config.optimizer.num_steps for config in left.values())
         total = total_seconds(seconds.values(), workers)
@@ -152,16 +153,16 @@ class Results:
     """Print JSON."""
 
     def run(self) -> None:
-        from recombine.experiment.sweep import LIST
+        from recombine.jobs.sweep import LIST, has_list
 
         check_size("top", self.top, most=10**6)
-        if not (self.directory / LIST).is_file():
+        if not has_list(self.directory):
             raise InputError("directory", str(self.directory), f"not a sweep's: it has no {LIST}")
         if self.sql is not None:
             self._query(self.sql)
             return
-        from recombine.report.sweep_results import sweep_results
-        from recombine.report.sweep_tables import print_results, results_as_dict
+        from recombine.study.sweep_results import sweep_results
+        from recombine.terminal.sweep_tables import print_results, results_as_dict
 
         results = sweep_results(self.directory)
         if self.json:
@@ -169,12 +170,12 @@ class Results:
             return
         print_results(results, self.top)
         if results.ranked:
-            from recombine.report.sweep_page import write_sweep_report
+            from recombine.page.sweep import write_sweep_report
 
-            print_line(f"the page: {write_sweep_report(results, self.directory / 'report')}")
+            print_line(f"the page: {write_sweep_report(results, default_report(self.directory))}")
 
     def _query(self, sql: str) -> None:
-        from recombine.report.sweep_results import sweep_table
+        from recombine.study.sweep_results import sweep_table
 
         connection, _ = sweep_table(self.directory)
         import duckdb
@@ -190,7 +191,7 @@ class Results:
         if self.json:
             print_json([dict(zip(names, map(plain, row), strict=True)) for row in rows])
             return
-        from recombine.report.sweep_tables import print_rows
+        from recombine.terminal.sweep_tables import print_rows
 
         print_rows(names, rows)
 

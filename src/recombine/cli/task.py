@@ -9,10 +9,10 @@ import tyro
 from recombine import paper
 from recombine.checks import LARGEST_COUNT, check_seed, check_size
 from recombine.cli.arguments import OptionalPath
-from recombine.cli.printing import note, print_json, print_line
 from recombine.files import check_output
-from recombine.task.names import Split
-from recombine.task.support_spec import MOST_MODULES, parse_support
+from recombine.support.parse import MOST_MODULES, parse_support
+from recombine.support.split import Split
+from recombine.terminal.output import note, print_json, print_line
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,13 @@ class Show:
     """Print JSON, which --support reads back from a file."""
 
     def run(self) -> None:
-        from recombine.report.tables import print_support
+        from recombine.terminal.tables import print_support
 
         support = parse_support(self.support, self.held_out)
         if self.figure is not None:
             check_output("figure", self.figure, (".png", ".svg"))
-            from recombine.report.drawing import draw_support
-            from recombine.report.save import save_figure
+            from recombine.figure.save import save_figure
+            from recombine.figure.support_graph import draw_support
 
             save_figure(draw_support(support), self.figure)
             note(f"drawn to {self.figure}")
@@ -63,8 +63,8 @@ class Design:
     """Print JSON, which --support reads back from a file."""
 
     def run(self) -> None:
-        from recombine.report.tables import print_support
-        from recombine.task.design import design_support
+        from recombine.support.design import design_support
+        from recombine.terminal.tables import print_support
 
         check_seed("seed", self.seed)
         check_size("modules", self.modules, most=MOST_MODULES)
@@ -99,7 +99,7 @@ class Sample:
     """Draws the teacher and the episodes."""
 
     def run(self) -> None:
-        from recombine.config import TaskConfig
+        from recombine.config.schema import TaskConfig
 
         check_output("out", self.out, (".npz",))
         check_size("episodes", self.episodes, most=LARGEST_COUNT)
@@ -108,7 +108,7 @@ class Sample:
         support = parse_support(self.support, self.held_out)
         support.masks_of(self.split)  # refuses `ood` where nothing is held out
         task = TaskConfig(support, self.input_dim, self.hidden_dim, self.length)
-        from recombine.experiment.dataset import sample_dataset, save_dataset
+        from recombine.task.dataset import sample_dataset, save_dataset
 
         arrays = sample_dataset(task, self.split, self.episodes, self.seed)
         save_dataset(self.out, arrays)

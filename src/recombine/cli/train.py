@@ -3,20 +3,22 @@
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from recombine.cli.arguments import OptionalInt, OptionalPath
-from recombine.cli.printing import note, print_json, print_line
-from recombine.config import Config, OwnModelConfig
-from recombine.config_file import config_as_dict, override, parse_changes, read_toml
+from recombine.config.preset import Preset, preset_config
+from recombine.config.schema import Config, CustomModelConfig
+from recombine.config.toml import Tables, config_tables, override, parse_changes, read_toml
 from recombine.errors import InputError
-from recombine.preset import Preset, preset_config
+from recombine.record.codec import plain
+from recombine.support.split import TEACHER_SPLITS
+from recombine.terminal.output import note, print_json, print_line
 
 if TYPE_CHECKING:
-    from recombine.experiment.interrupt import StopRequest
-    from recombine.experiment.run import Progress, RunOptions
+    from recombine.run.signals import StopSignal
+    from recombine.run.training import Progress, RunOptions
 
 
 @dataclass(frozen=True)
@@ -51,21 +53,21 @@ class Train:
     def run(self) -> None:
         config = self._config()
         out = self.out or Path("runs") / f"{self.preset}-{config.model.label}-seed{config.seed}"
-        from recombine.experiment.machine import prepare
-        from recombine.experiment.rundir import check_run_path
+        from recombine.run.directory import check_run_path
+        from recombine.run.machine import prepare
 
         check_run_path(out)
         prepare(self.threads, self.devices)
-        from recombine.experiment.interrupt import run_interruptibly
-        from recombine.experiment.run import RunOptions
+        from recombine.run.signals import run_interruptibly
+        from recombine.run.training import RunOptions
 
-        if isinstance(config.model, OwnModelConfig):
-            from recombine.model.own import check_own, import_model
+        if isinstance(config.model, CustomModelConfig):
+            from recombine.model.custom import check_custom, import_model
 
             import_model(config.model.kind)
-            check_own(config)
+            check_custom(config)
         options = RunOptions(self.devices, self.save_every, self.stop_at, self.resume_anyway)
-        last = run_interruptibly(lambda request: carry_out(config, out, options, request), note)
+        last = run_interruptibly(lambda stop: train_with_progress(config, out, options, stop), note)
         self._print(config, out, last)
 
     def _config(self) -> Config:
@@ -85,26 +87,28 @@ class Train:
 
     def _print(self, config: Config, out: Path, last: "Progress") -> None:
         if self.json:
-            scores = {name: value for name, value in last.row.items() if name not in ("step", "loss")}
-            result = {"run": str(out), "step": last.step, "config": config_as_dict(config), "scores": scores}
+            scores = {name: value for name, value in plain(last.row).items() if name not in ("step", "loss")}
+            result = {"run": str(out), "step": last.step, "config": config_tables(config), "scores": scores}
             print_json(result)
             return
-        from recombine.report.tables import print_scores
+        from recombine.study.summary import ScoreTable, row_scores
+        from recombine.terminal.tables import print_scores
 
         num_steps = config.optimizer.num_steps
-        measured = last.row.get("step", 0)
-        when = "" if measured == last.step else f" (measured at step {measured})"
-        print_scores(f"{out}: step {last.step} of {num_steps}{when}", {config.model.label: last.row}, {})
+        assert last.row is not None
+        when = "" if last.row.step == last.step else f" (measured at step {last.row.step})"
+        title = f"{out}: step {last.step} of {num_steps}{when}"
+        print_scores(ScoreTable(title, {config.model.label: row_scores(last.row)}))
         if last.step < num_steps:
             print_line("stopped; the same command without --stop-at goes on")
 
 
-def carry_out(config: Config, out: Path, options: "RunOptions", request: "StopRequest") -> "Progress":
+def train_with_progress(config: Config, out: Path, options: "RunOptions", stop: "StopSignal") -> "Progress":
     """The run, with its progress on stderr; the last report."""
-    from recombine.experiment.run import run
-    from recombine.report.progress import ProgressDisplay
+    from recombine.run.training import execute_run
+    from recombine.terminal.progress import ProgressDisplay
 
-    with closing(run(config, out, options, request, note)) as reports:
+    with closing(execute_run(config, out, options, stop, note)) as reports:
         last = next(reports)  # a run that cannot go on says so before there is any progress to show
         if last.step >= config.optimizer.num_steps or last.step >= (options.stop_at or last.step + 1):
             note(f"{out} is at step {last.step} already")
@@ -117,10 +121,11 @@ def carry_out(config: Config, out: Path, options: "RunOptions", request: "StopRe
 
 def _detail(progress: "Progress") -> str:
     parts = [] if progress.loss is None else [f"loss {progress.loss:.4f}"]
-    parts += [f"R² {split} {progress.row[split]['r2']:.3f}" for split in ("in_dist", "ood") if split in progress.row]
+    scores = {} if progress.row is None else progress.row.splits()
+    parts += [f"R² {split} {scores[split].r2:.3f}" for split in TEACHER_SPLITS if split in scores]
     return " · ".join(parts)
 
 
-def _model_table(changes: dict[str, Any]) -> dict[str, Any]:
+def _model_table(changes: Tables) -> Tables:
     model = changes.get("model")
     return model if isinstance(model, dict) else {}

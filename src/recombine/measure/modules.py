@@ -10,7 +10,8 @@ Inference from a short context shrinks towards the mean: C, the regression of v 
 The true modules at C A v are compared with those at v.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Collection
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -19,30 +20,60 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from recombine.task.mask import Mask, k_hot_masks
-from recombine.task.teacher import Teacher, operator_norm, task_network
+from recombine.measure.evaluated import EvaluatedModel
+from recombine.measure.r2 import explained
+from recombine.model.interface import LatentModel
+from recombine.record.codec import Record
+from recombine.stream import Stream, stream_key
+from recombine.support.mask import Mask, active_modules, format_mask, k_hot_masks
+from recombine.task.episode import sample_input
+from recombine.task.teacher import Teacher, operator_norm
+
+NUM_INPUTS = 4_000  # on which functions are compared
 
 
-class Recovered(NamedTuple):
+class RecoveredPair(Record, frozen=True):
     """How much of the variance of the teacher's network at a mask the student's explains, and the ceiling."""
 
-    mask: Mask
-    r2: float
-    ceiling: float
+    mask: str
+    trained: bool
+    r2: float | None
+    ceiling: float | None
 
 
-class Recovery(NamedTuple):
+class RecoveredModule(Record, frozen=True):
+    """The same for a single module, numbered from 1."""
+
+    module: int
+    mask: str
+    trained: bool
+    r2: float | None
+    ceiling: float | None
+
+
+class Recovery(Record, frozen=True):
     """The map's own R² in distribution, and what was recovered: every module alone, and every pair."""
 
-    map_r2: float
-    single: list[Recovered]
-    pairs: list[Recovered]
+    map_r2: float | None
+    single: tuple[RecoveredModule, ...]
+    pairs: tuple[RecoveredPair, ...]
+
+
+def measure_modules(evaluated: EvaluatedModel) -> Recovery | None:
+    """None for a model that executes no latent."""
+    model, inferred = evaluated.latent_model, evaluated.fit_output.latent
+    if model is None or inferred is None:
+        return None
+    config, teacher = evaluated.config, evaluated.teacher
+    v = scaled_latent(teacher, evaluated.fit_episodes.latent)
+    x = sample_input(stream_key(config.seed, Stream.modules), (NUM_INPUTS, config.task.input_dim))
+    return recover_modules(model, teacher, v, inferred, x, config.task.support.masks)
 
 
 @eqx.filter_jit
 def scaled_latent(teacher: Teacher, latent: Float[Array, "E M"]) -> Float[Array, "E M"]:
     """v = z / ‖W(z)‖: what the teacher's task network is linear in."""
-    norms = jax.vmap(lambda z: operator_norm(jnp.einsum("m,mhd->hd", z, teacher.theta)))(latent)
+    norms = jax.vmap(lambda z: operator_norm(teacher.mix(z)))(latent)
     return latent / norms[:, None]
 
 
@@ -64,43 +95,40 @@ def fit_map(v: ArrayLike, inferred: ArrayLike) -> AffineMap:
 
 
 def recover_modules(
-    model: Any,
+    model: LatentModel,
     teacher: Teacher,
     v: Float[Array, "E M"],
     inferred: Float[Array, "E latent"],
     x: Float[Array, "inputs d"],
+    trained: Collection[Mask] = (),
 ) -> Recovery:
-    """v and ẑ of in-distribution tasks; the inputs on which functions are compared. The model has `execute(z, x)`."""
+    """v and ẑ of in-distribution tasks; the inputs on which functions are compared; the masks trained on."""
     v64, z64 = np.asarray(v, np.float64), np.asarray(inferred, np.float64)
-    to_code, to_v = fit_map(v64, z64), fit_map(z64, v64)
-    map_r2 = 1 - np.sum((z64 - to_code(v64)) ** 2) / np.sum((z64 - z64.mean(axis=0)) ** 2)
+    to_inferred, to_v = fit_map(v64, z64), fit_map(z64, v64)
 
-    def recovered(mask: Mask) -> Recovered:
+    def recovered(mask: Mask) -> RecoveredPair:
         at = scaled_latent(teacher, jnp.asarray([mask], jnp.float32))[0]
-        truth = _teach(teacher, at, x)
-        mapped = to_code(at)
+        truth = _label_inputs(teacher, at, x)
+        mapped = to_inferred(at)
         student = execute_many(model, jnp.tile(jnp.asarray(mapped, jnp.float32), (len(x), 1)), x)
-        perfect = _teach(teacher, jnp.asarray(to_v(mapped), jnp.float32), x)
-        return Recovered(mask, explained(student, truth), explained(perfect, truth))
+        perfect = _label_inputs(teacher, jnp.asarray(to_v(mapped), jnp.float32), x)
+        return RecoveredPair(format_mask(mask), mask in trained, explained(student, truth), explained(perfect, truth))
 
     num_modules = len(teacher.theta)
-    single = [recovered(mask) for mask in k_hot_masks(num_modules, 1)]
-    pairs = [recovered(mask) for mask in k_hot_masks(num_modules, 2)] if num_modules > 1 else []
-    return Recovery(float(map_r2), single, pairs)
+    single = []
+    for mask in k_hot_masks(num_modules, 1):
+        alone, (module,) = recovered(mask), active_modules(mask)
+        single.append(RecoveredModule(module, alone.mask, alone.trained, alone.r2, alone.ceiling))
+    pairs = tuple(recovered(mask) for mask in k_hot_masks(num_modules, 2)) if num_modules > 1 else ()
+    return Recovery(explained(to_inferred(v64), z64), tuple(single), pairs)
 
 
 @eqx.filter_jit
-def execute_many(model: Any, z: Float[Array, "E latent"], x: Float[Array, "E d"]) -> Float[Array, "E"]:
+def execute_many(model: LatentModel, z: Float[Array, "E latent"], x: Float[Array, "E d"]) -> Float[Array, "E"]:
     """Each latent executed on its input."""
     return jax.vmap(model.execute)(z, x)
 
 
 @eqx.filter_jit
-def _teach(teacher: Teacher, v: Float[Array, "M"], x: Float[Array, "inputs d"]) -> Float[Array, "inputs"]:
-    return task_network(jnp.einsum("m,mhd->hd", v, teacher.theta), teacher.a, x)
-
-
-def explained(found: ArrayLike, truth: ArrayLike) -> float:
-    """The share of the truth's variance that is explained."""
-    f, t = np.asarray(found, np.float64), np.asarray(truth, np.float64)
-    return float(1 - np.sum((t - f) ** 2) / np.sum((t - t.mean()) ** 2))
+def _label_inputs(teacher: Teacher, v: Float[Array, "M"], x: Float[Array, "inputs d"]) -> Float[Array, "inputs"]:
+    return teacher.label_scaled(v, x)

@@ -1,6 +1,7 @@
 """Many episodes through a model, in chunks that bound the memory."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -8,10 +9,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from recombine.config import ComputeConfig
-from recombine.model.batch import PLAIN, given_latent, read_batch
-from recombine.model.build import Model
-from recombine.model.output import Reading
+from recombine.config.schema import ComputeConfig, Config
+from recombine.model.batch import PLAIN, forward_batch, given_latent
+from recombine.model.interface import BatchOutput, Model
 from recombine.task.episode import Episode
 
 T = TypeVar("T")
@@ -22,17 +22,22 @@ CHUNK_TOKENS = 2_048  # whose intermediate results stay in a core's cache: up to
 
 def predict(model: Model, episodes: Episode, compute: ComputeConfig = PLAIN) -> Float[Array, "E"]:
     """The predicted query label of every episode."""
-    return read(model, episodes, compute).y
+    return forward(model, episodes, compute).y
 
 
 @eqx.filter_jit
-def read(model: Model, episodes: Episode, compute: ComputeConfig = PLAIN) -> Reading:
+def forward(model: Model, episodes: Episode, compute: ComputeConfig = PLAIN) -> BatchOutput:
     """For every episode, the prediction and what the last token went through."""
 
-    def read_chunk(inputs: tuple[Array, Array, Array]) -> Reading:
-        return read_batch(model, *inputs, compute)
+    def forward_chunk(inputs: tuple[Array, Array, Array]) -> BatchOutput:
+        return forward_batch(model, *inputs, compute)
 
-    return in_chunks(read_chunk, episodes.shown(given_latent(model)))
+    return in_chunks(forward_chunk, episodes.shown(given_latent(model)))
+
+
+def forward_episodes(config: Config, model: Model, episodes: Episode) -> BatchOutput:
+    """`forward` by the configured path, and always in float32."""
+    return forward(model, episodes, replace(config.compute, precision="float32"))
 
 
 def in_chunks(function: Callable[[Any], T], inputs: tuple[Array, ...]) -> T:

@@ -13,8 +13,9 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
+from recombine.measure.r2 import explained
 from recombine.measure.ridge import Ridge, fit_ridge
-from recombine.model.output import Reading
+from recombine.model.interface import BatchOutput
 from recombine.paper import PROBE_STRENGTH
 
 
@@ -25,36 +26,34 @@ class Probe(NamedTuple):
     latent: Ridge | None
 
 
-class ProbeScore(NamedTuple):
+class Decoded(NamedTuple):
     """R² of the decoded latent, over all its entries together, against the scored tasks' own mean."""
 
-    residual: tuple[float, ...]
+    residual: tuple[float | None, ...]
     latent: float | None
 
 
-def fit_probe(reading: Reading, latent: Float[Array, "E M"]) -> Probe | None:
+def fit_probe(output: BatchOutput, latent: Float[Array, "E M"]) -> Probe | None:
     """None for a model that tells nothing of its residual stream."""
-    if reading.residual is None:
+    if output.residual is None:
         return None
-    residual = np.asarray(reading.residual, np.float64)
+    residual = np.asarray(output.residual, np.float64)
     fits = tuple(_fit(residual[:, point], latent) for point in range(residual.shape[1]))
-    return Probe(fits, None if reading.latent is None else _fit(np.asarray(reading.latent), latent))
+    return Probe(fits, None if output.latent is None else _fit(np.asarray(output.latent), latent))
 
 
-def score_probe(probe: Probe, reading: Reading, latent: Float[Array, "E M"]) -> ProbeScore:
-    assert reading.residual is not None
-    residual = np.asarray(reading.residual, np.float64)
+def score_probe(probe: Probe, output: BatchOutput, latent: Float[Array, "E M"]) -> Decoded:
+    assert output.residual is not None
+    residual = np.asarray(output.residual, np.float64)
     scores = tuple(decoding_r2(fit, residual[:, point], latent) for point, fit in enumerate(probe.residual))
-    if probe.latent is None or reading.latent is None:
-        return ProbeScore(scores, None)
-    return ProbeScore(scores, decoding_r2(probe.latent, reading.latent, latent))
+    if probe.latent is None or output.latent is None:
+        return Decoded(scores, None)
+    return Decoded(scores, decoding_r2(probe.latent, output.latent, latent))
 
 
-def decoding_r2(fit: Ridge, features: ArrayLike, latent: ArrayLike) -> float:
-    z = np.asarray(latent, np.float64)
-    decoded = np.asarray(features, np.float64) @ np.asarray(fit.weights) + np.asarray(fit.intercept)
-    spread = np.sum((z - z.mean(axis=0)) ** 2)
-    return float(1 - np.sum((z - decoded) ** 2) / spread) if spread > 0 else float("nan")  # a single task has none
+def decoding_r2(fit: Ridge, features: ArrayLike, latent: ArrayLike) -> float | None:
+    """None where all tasks have the same latent."""
+    return explained(np.asarray(features, np.float64) @ np.asarray(fit.weights) + np.asarray(fit.intercept), latent)
 
 
 def _fit(features: np.ndarray, latent: ArrayLike) -> Ridge:

@@ -6,52 +6,14 @@ sums are pooled over the episodes before they are divided.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from recombine.errors import InputError
+from recombine.record.score import MaskScore, Score
+from recombine.support.mask import Mask, format_mask
 from recombine.task.episode import Episode
-from recombine.task.mask import Mask, format_mask
-
-
-class Score(NamedTuple):
-    """How well a set of predictions fits."""
-
-    r2: float
-    """1 − Σ (y − ŷ)² / Σ (y − ȳ_context)²: 0 for the context's mean, 1 for the truth."""
-    nmse: float
-    """The ratio itself, 1 − r2, as the paper prints it."""
-    r2_variance: float
-    """The other reading: the denominator is each context's variance of y, summed over episodes."""
-    mse: float
-    """The mean squared error, which is the training loss."""
-
-
-class MaskScore(NamedTuple):
-    """The part of a score that the tasks of one mask make. Scores of several masks pool by their episodes."""
-
-    episodes: int
-    r2: float
-    mse: float
-    spread: float
-    """The mean of (y − ȳ_context)²: r2 = 1 − mse / spread."""
-
-
-def score_by_mask(prediction: ArrayLike, episodes: Episode, masks: Sequence[Mask]) -> dict[str, MaskScore]:
-    """{'110000': …}: the masks are those the episodes' mask_index points into; one without an episode is left out."""
-    predicted, query_y = np.asarray(prediction, np.float64), np.asarray(episodes.query_y, np.float64)
-    mean = np.asarray(episodes.context_y, np.float64).mean(axis=-1)
-    index = np.asarray(episodes.mask_index)
-    scores = {}
-    for i, mask in enumerate(masks):
-        here = index == i
-        if here.any():
-            mse, spread = np.mean((query_y - predicted)[here] ** 2), np.mean((query_y - mean)[here] ** 2)
-            r2 = 1 - mse / spread if spread > 0 else float("nan")
-            scores[format_mask(mask)] = MaskScore(int(here.sum()), float(r2), float(mse), float(spread))
-    return scores
 
 
 def score(prediction: ArrayLike, episodes: Episode) -> Score:
@@ -73,7 +35,28 @@ def score(prediction: ArrayLike, episodes: Episode) -> Score:
     variance = np.sum(context_y.var(axis=-1))
     if spread == 0:
         raise InputError("episodes", len(query_y), "R² is undefined: every query label equals its context's mean")
-    with np.errstate(divide="ignore", invalid="ignore"):  # a single context pair has no variance
-        r2_variance = 1 - error / variance
     nmse = float(error / spread)
-    return Score(1 - nmse, nmse, float(r2_variance), float(error / len(query_y)))
+    r2_variance = float(1 - error / variance) if variance > 0 else None  # a single context pair has no variance
+    return Score(1 - nmse, nmse, r2_variance, float(error / len(query_y)))
+
+
+def score_by_mask(prediction: ArrayLike, episodes: Episode, masks: Sequence[Mask]) -> dict[str, MaskScore]:
+    """{'110000': …}: the masks are those the episodes' mask_index points into; one without an episode is left out."""
+    predicted, query_y = np.asarray(prediction, np.float64), np.asarray(episodes.query_y, np.float64)
+    mean = np.asarray(episodes.context_y, np.float64).mean(axis=-1)
+    index = np.asarray(episodes.mask_index)
+    scores = {}
+    for i, mask in enumerate(masks):
+        here = index == i
+        if here.any():
+            mse, spread = np.mean((query_y - predicted)[here] ** 2), np.mean((query_y - mean)[here] ** 2)
+            r2 = float(1 - mse / spread) if spread > 0 else None
+            scores[format_mask(mask)] = MaskScore(int(here.sum()), r2, float(mse), float(spread))
+    return scores
+
+
+def explained(found: ArrayLike, truth: ArrayLike) -> float | None:
+    """The share of the truth's variance that is explained; None where the truth is constant."""
+    f, t = np.asarray(found, np.float64), np.asarray(truth, np.float64)
+    spread = np.sum((t - t.mean(axis=0)) ** 2)
+    return float(1 - np.sum((t - f) ** 2) / spread) if spread > 0 else None

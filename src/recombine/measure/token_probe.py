@@ -13,10 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from recombine.measure.evaluated import EvaluatedModel
 from recombine.measure.predict import in_chunks
 from recombine.model.batch import given_latent
-from recombine.model.build import Model
+from recombine.model.interface import Model
 from recombine.paper import PROBE_STRENGTH
+from recombine.record.codec import Record
+from recombine.record.score import PointScores
 from recombine.task.episode import Episode
 
 
@@ -29,11 +32,31 @@ class Moments(NamedTuple):
     """Over the contexts' means."""
 
 
-class TokenProbeScore(NamedTuple):
+class TokenDecoded(NamedTuple):
     """R² of the decoded latent at each point of the residual stream."""
 
-    each: tuple[float, ...]
-    mean: tuple[float, ...]
+    each: tuple[float | None, ...]
+    mean: tuple[float | None, ...]
+
+
+class TokenProbes(Record, frozen=True):
+    """By what is an example: each token of the context, or the mean of a context's tokens."""
+
+    each: PointScores
+    mean: PointScores
+
+
+def measure_token_probes(evaluated: EvaluatedModel) -> TokenProbes | None:
+    """None for a model that shows no residual stream."""
+    fitted_on = token_moments(evaluated.model, evaluated.fit_episodes)
+    if fitted_on is None:
+        return None
+    each, mean = {}, {}
+    for split, episodes in evaluated.episodes.items():
+        scored_on = token_moments(evaluated.model, episodes)
+        assert scored_on is not None
+        each[split], mean[split] = score_token_probe(fitted_on, scored_on, evaluated.config.task.num_modules)
+    return TokenProbes(PointScores(**each), PointScores(**mean))
 
 
 def token_moments(model: Model, episodes: Episode) -> Moments | None:
@@ -42,9 +65,9 @@ def token_moments(model: Model, episodes: Episode) -> Moments | None:
     return None if found is None else Moments(*(np.asarray(sums, np.float64).sum(axis=0) for sums in found))
 
 
-def score_token_probe(fitted_on: Moments, scored_on: Moments, latent_dim: int) -> TokenProbeScore:
+def score_token_probe(fitted_on: Moments, scored_on: Moments, latent_dim: int) -> TokenDecoded:
     """Fitted on the moments of some episodes, scored on those of others."""
-    return TokenProbeScore(
+    return TokenDecoded(
         *(
             tuple(_score(fit, other, latent_dim) for fit, other in zip(one, another, strict=True))
             for one, another in zip(fitted_on, scored_on, strict=True)
@@ -68,7 +91,7 @@ def _chunk_moments(model: Model, episodes: Episode) -> tuple[Array, Array] | Non
     return in_chunks(chunk, (*episodes.shown(given_latent(model)), episodes.latent))
 
 
-def _score(fitted_on: np.ndarray, scored_on: np.ndarray, latent_dim: int) -> float:
+def _score(fitted_on: np.ndarray, scored_on: np.ndarray, latent_dim: int) -> float | None:
     width = len(fitted_on) - latent_dim - 1
     h, z = slice(0, width), slice(width, width + latent_dim)
     centred = fitted_on - np.outer(fitted_on[-1], fitted_on[-1]) / fitted_on[-1, -1]
@@ -77,4 +100,4 @@ def _score(fitted_on: np.ndarray, scored_on: np.ndarray, latent_dim: int) -> flo
     # The error z − h weights − intercept is (h, z, 1) B: its squares are the diagonal of Bᵀ (moments) B.
     B = np.concatenate([-weights, np.eye(latent_dim), -(mean[z] - mean[h] @ weights)[None]])
     spread = np.trace((scored_on - np.outer(scored_on[-1], scored_on[-1]) / scored_on[-1, -1])[z, z])
-    return float(1 - np.trace(B.T @ scored_on @ B) / spread) if spread > 0 else float("nan")
+    return float(1 - np.trace(B.T @ scored_on @ B) / spread) if spread > 0 else None

@@ -8,10 +8,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from recombine.config import ComputeConfig
-from recombine.model.build import Model
-from recombine.model.fast import fast_read
-from recombine.model.output import Reading
+from recombine.config.schema import ComputeConfig
+from recombine.model.fast import fast_forward
+from recombine.model.interface import BatchOutput, Model
 from recombine.model.trunk import TrunkModel
 
 PLAIN = ComputeConfig(path="plain")
@@ -27,27 +26,27 @@ def predict_batch(
     compute: ComputeConfig = PLAIN,
 ) -> Float[Array, "B"]:
     """The predicted query labels, in the inputs' own precision."""
-    return read_batch(model, context_x, context_y, query_x, compute).y
+    return forward_batch(model, context_x, context_y, query_x, compute).y
 
 
-def read_batch(
+def forward_batch(
     model: Model,
     context_x: Float[Array, "B context d"],
     context_y: Float[Array, "B context"],
     query_x: Float[Array, "B d"],
     compute: ComputeConfig = PLAIN,
-) -> Reading:
+) -> BatchOutput:
     """The predictions, and what the last token went through; the compiler drops what is not asked for."""
     inputs = (context_x, context_y, query_x)
     if compute.precision == "bfloat16":
         model, inputs = _to_bfloat16(model), _to_bfloat16(inputs)
     with products(compute):
         if compute.path == "fast" and isinstance(model, TrunkModel):
-            reading = fast_read(model, *inputs)
+            output = fast_forward(model, *inputs)
         else:
             y, trace = jax.vmap(model)(*inputs)
-            reading = Reading(y, None if trace.residual is None else trace.residual[:, :, -1], trace.latent)
-    return jax.tree.map(lambda array: array.astype(context_y.dtype), reading)
+            output = BatchOutput(y, None if trace.residual is None else trace.residual[:, :, -1], trace.latent)
+    return jax.tree.map(lambda array: array.astype(context_y.dtype), output)
 
 
 def products(compute: ComputeConfig) -> AbstractContextManager:

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from recombine.config import Config, HypertransformerConfig, OwnModelConfig
-from recombine.model.linear import Linear
+from recombine.config.schema import Config, CustomModelConfig, HypertransformerConfig
+from recombine.model.layer.linear import Linear
 from recombine.model.trunk import Trunk, TrunkModel, pair_tokens
 
 
@@ -25,7 +25,7 @@ class Bottleneck(TrunkModel):
     width: int = eqx.field(static=True)
 
     def __init__(self, config: Config, *, key: Key[Array, ""]):
-        assert isinstance(config.model, OwnModelConfig)
+        assert isinstance(config.model, CustomModelConfig)
         sizes = HypertransformerConfig(**dict(config.model.options))  # the same options, the same defaults
         input_dim, latent_dim = config.task.input_dim, sizes.latent_dim
         keys = jax.random.split(key, 5)

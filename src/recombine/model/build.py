@@ -1,28 +1,14 @@
-"""From a configuration to a model, and what a model must be able to do."""
-
-from typing import Protocol, runtime_checkable
+"""From a configuration to a freshly initialised model."""
 
 import equinox as eqx
 import jax
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Key
 
-from recombine.config import Config, HypertransformerConfig, OwnModelConfig, TransformerConfig
+from recombine.config.schema import Config, CustomModelConfig, HypertransformerConfig, TransformerConfig
+from recombine.model.custom import build_custom
 from recombine.model.hypertransformer import Hypertransformer
-from recombine.model.output import Output
-from recombine.model.own import build_own
+from recombine.model.interface import Model
 from recombine.model.transformer import Transformer
-
-
-@runtime_checkable
-class Model(Protocol):
-    """One episode in, a prediction out. The query's label is not among the arguments, so it cannot leak."""
-
-    def __call__(
-        self,
-        context_x: Float[Array, "context d"],
-        context_y: Float[Array, "context"],
-        query_x: Float[Array, "d"],
-    ) -> Output: ...
 
 
 def build_model(config: Config, *, key: Key[Array, ""]) -> Model:
@@ -32,8 +18,8 @@ def build_model(config: Config, *, key: Key[Array, ""]) -> Model:
             return Transformer(config, key=key)
         case HypertransformerConfig():
             return Hypertransformer(config, key=key)
-        case OwnModelConfig():
-            return build_own(config, key=key)
+        case CustomModelConfig():
+            return build_custom(config, key=key)
 
 
 def count_parameters(model: object) -> int:

@@ -23,24 +23,24 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from recombine.model.attention import MultiHeadAttention
-from recombine.model.block import Block, Feedforward
-from recombine.model.linear import Linear
-from recombine.model.output import Reading
+from recombine.model.interface import BatchOutput
+from recombine.model.layer.attention import MultiHeadAttention
+from recombine.model.layer.block import Block, Feedforward
+from recombine.model.layer.linear import Linear
 from recombine.model.trunk import Trunk, TrunkModel
 
 
-def fast_read(
+def fast_forward(
     model: TrunkModel,
     context_x: Float[Array, "B context d"],
     context_y: Float[Array, "B context"],
     query_x: Float[Array, "B d"],
-) -> Reading:
+) -> BatchOutput:
     """What `jax.vmap(model)` predicts, and the last token's part of its trace."""
     tokens = jax.vmap(model.tokens)(context_x, context_y, query_x)
     streams = _last_streams(model.trunk, tokens)
     y, latent = jax.vmap(model.read_out)(streams[-1][:, None], query_x)
-    return Reading(y, jnp.stack(streams, axis=1), latent)
+    return BatchOutput(y, jnp.stack(streams, axis=1), latent)
 
 
 def _last_streams(trunk: Trunk, tokens: Float[Array, "B N pair"]) -> list[Float[Array, "B D"]]:

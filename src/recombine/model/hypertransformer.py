@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from recombine.config import Config, HypertransformerConfig
+from recombine.config.schema import Config, HypertransformerConfig
 from recombine.errors import InputError
-from recombine.model.linear import Linear
+from recombine.model.layer.linear import Linear
 from recombine.model.trunk import Trunk, TrunkModel, pair_tokens
 
 

@@ -7,9 +7,9 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float, Key
 
-from recombine.config import Config, TransformerConfig
+from recombine.config.schema import Config, TransformerConfig
 from recombine.errors import InputError
-from recombine.model.linear import Linear
+from recombine.model.layer.linear import Linear
 from recombine.model.trunk import Trunk, TrunkModel, pair_tokens
 
 

@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from recombine.config import TrunkConfig
-from recombine.model.block import Block
-from recombine.model.linear import Linear
-from recombine.model.output import Output, Trace
-from recombine.model.position import PositionBias
+from recombine.config.schema import TrunkConfig
+from recombine.model.interface import Output, Trace
+from recombine.model.layer.block import Block
+from recombine.model.layer.linear import Linear
+from recombine.model.layer.position import PositionBias
 
 
 class Trunk(eqx.Module):

@@ -16,24 +16,26 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+import recombine.page
 from recombine import __version__
 from recombine.checks import check_choice, check_size
-from recombine.config import SHIPPED
+from recombine.config.schema import SHIPPED, CustomModelConfig
 from recombine.errors import InputError
-from recombine.report import theme
-from recombine.report.series import quantile
-from recombine.serve.allowance import BURST, PATIENCE, SHARE, Allowance, Gate
-from recombine.serve.curve import MEASURED, MOST_POINTS
+from recombine.figure import theme
+from recombine.record.codec import plain
+from recombine.run.curve import MEASURED, MOST_POINTS
+from recombine.serve.budget import BURST, PATIENCE, SHARE, Allowance, Gate
+from recombine.serve.busy import Load
+from recombine.serve.explore.process import Busy, ExplorerProcess, Refused
 from recombine.serve.guard import Guard
 from recombine.serve.library import Library
 from recombine.serve.live import Watch, cancelled
-from recombine.serve.load import Load
-from recombine.serve.process import Busy, ExplorerProcess, Refused
-from recombine.serve.run_files import Seen
+from recombine.serve.run_summary import SeenRun
 from recombine.serve.verdicts import Verdicts
+from recombine.study.statistics import t_quantile
 
 STATIC = Path(__file__).with_name("static")
-TONE = Path(theme.__file__).with_name("tone.js")  # dark or light, as in the reports
+TONE = Path(recombine.page.__file__).with_name("tone.js")  # dark or light, as in the reports
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 MOST_CURVES = 100  # in one answer: the page asks for no more at once
 
@@ -42,12 +44,12 @@ class Json(JSONResponse):
     """In ASCII, so that no text of a file, whatever its bytes, makes an answer impossible."""
 
     def render(self, content: Any) -> bytes:
-        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
+        return json.dumps(plain(content), allow_nan=False, separators=(",", ":")).encode("ascii")
 
 
-def make_app(root: Path, own: str | None = None, share: float = SHARE) -> Guard:
-    """The server of the runs under `root`. `own` is a class of the user's that runs may be of."""
-    server = Server(root, own, share)
+def make_app(root: Path, custom: str | None = None, share: float = SHARE) -> Guard:
+    """The server of the runs under `root`. `custom` is a class that runs may be of."""
+    server = Server(root, custom, share)
     app = Starlette(
         routes=server.routes(),
         middleware=[Middleware(Gate, allowance=server.allowance)],
@@ -76,11 +78,11 @@ async def _not_there(request: Request, error: Exception) -> Response:
 class Server:
     """What the routes share."""
 
-    def __init__(self, root: Path, own: str | None = None, share: float = SHARE):
+    def __init__(self, root: Path, custom: str | None = None, share: float = SHARE):
         self.library = Library(root)
         self.watch = Watch(self.library)
         self.explorer = ExplorerProcess(share)
-        self.own = own
+        self.custom = custom
         self.files = {path.name: path.read_bytes() for path in (*STATIC.iterdir(), TONE) if path.suffix in TYPES}
         load = Load(lambda: (os.getpid(), self.explorer.pid))
         self.verdicts = Verdicts(self.library, share, load)
@@ -146,10 +148,10 @@ class Server:
                 "themes": {tone: theme.config([], tone == "dark", size=12) for tone in ("light", "dark")},
                 "colors": {
                     tone: dict(zip(theme.KNOWN, theme.colors(list(theme.KNOWN), tone == "dark"), strict=True))
-                    | {"": [pair[tone == "dark"] for pair in theme.OWN]}
+                    | {"": [pair[tone == "dark"] for pair in theme.CUSTOM]}
                     for tone in ("light", "dark")
                 },
-                "quantiles": {str(count): quantile(count) for count in range(3, 31)} | {"normal": quantile(10**9)},
+                "quantiles": {str(count): t_quantile(count) for count in range(3, 31)} | {"normal": t_quantile(10**9)},
             }
         )
 
@@ -172,8 +174,9 @@ class Server:
         found, start = {}, time.thread_time()
         for name in names:
             with suppress(InputError):  # gone since
-                curve = self.library.curve(name, most)
-                found[name] = {"steps": curve["steps"], "values": curve[metric]}
+                points = self.library.curve(name, most)
+                values = [getattr(point, metric) for point in points]
+                found[name] = {"steps": [point.step for point in points], "values": values}
         self.reading += time.thread_time() - start
         return found
 
@@ -207,21 +210,24 @@ class Server:
         if not 1 <= len(names) <= 2:
             raise InputError("run", names, "name one or two runs")
         runs = [self.library.find(name) for name in names]
-        own = [kind for run in runs if (kind := self._importable(run))]
-        return await self.explorer.ask({"ask": what, "paths": [str(run.path) for run in runs], "own": own, **more})
+        custom = [kind for run in runs if (kind := self._importable(run))]
+        return await self.explorer.ask(
+            {"ask": what, "paths": [str(run.path) for run in runs], "custom": custom, **more}
+        )
 
-    def _importable(self, run: Seen) -> str | None:
+    def _importable(self, run: SeenRun) -> str | None:
         """The class that a run's model is of, if it is not ours. A run directory alone never has anything imported."""
-        kind = str((run.config.get("model") or {}).get("kind", ""))
-        if ":" not in kind:
+        model = None if run.config is None else run.config.model
+        if not isinstance(model, CustomModelConfig):
             return None
-        if kind not in (*SHIPPED, self.own):
+        kind = model.kind
+        if kind not in (*SHIPPED, self.custom):
             raise InputError("run", run.name, f"its model is {kind}: serve with --model {kind} to have it imported")
         return kind
 
 
 def _vega() -> bytes:
-    from recombine.report.document import vega
+    from recombine.page.document import vega
 
     return vega().encode()
 

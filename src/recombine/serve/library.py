@@ -9,21 +9,43 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from recombine.config_file import differences
+from recombine.config.toml import config_tables, differences
 from recombine.errors import InputError
-from recombine.experiment.rundir import CHECKPOINTS, METRICS
-from recombine.experiment.sweep import LIST, read_list, read_selection
-from recombine.serve.curve import MOST_POINTS, Curve
-from recombine.serve.run_files import Damage, FileStamp, Seen, Stamp, is_alive, look, number_in, run_stamp
+from recombine.jobs.sweep import LIST, read_list
+from recombine.record.codec import Record
+from recombine.run.archive import SUFFIX
+from recombine.run.curve import MOST_POINTS, Curve, CurvePoint
+from recombine.run.reader import is_alive, read_selection
+from recombine.run.source import CHECKPOINTS, DirectorySource, RunSource, find_runs
+from recombine.serve.run_summary import (
+    FileStamp,
+    RunSummary,
+    SeenRun,
+    Stamp,
+    file_stamp,
+    is_running,
+    look,
+    run_stamp,
+)
 
 DEPTH = 4
 MOST_KEPT = 150_000  # points of curves
+
+
+class SweepProgress(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """How far a sweep is."""
+
+    name: str
+    runs: int = 0
+    states: dict[str, int] | None = None
+    best: tuple[float, str] | None = None
+    """The best configuration all of whose seeds are done: its mean score, and its name."""
+    error: str | None = None
 
 
 class Library:
@@ -34,7 +56,7 @@ class Library:
 
     def __init__(self, root: Path):
         self.root = root.resolve()
-        self.runs: dict[str, Seen] = {}
+        self.runs: dict[str, SeenRun] = {}
         self.lists: dict[str, Path] = {}
         self.selected: dict[str, tuple[Stamp, float | None]] = {}
         self.curves: OrderedDict[tuple[str, int], tuple[FileStamp, Curve]] = OrderedDict()
@@ -45,11 +67,11 @@ class Library:
         """The names of runs that are new or have changed, and of those that are gone."""
         found = _find(str(self.root))
         runs, changed = {}, []
-        for name, (path, stamp) in found.runs.items():
+        for name, (source, stamp) in found.runs.items():
             seen = self.runs.get(name)
-            if seen is None or seen.stamp != stamp or (seen.shown["state"] == "running" and not is_alive(seen.path)):
-                before, seen = seen, look(Path(path), name, stamp, seen)
-                if before is None or before.shown != seen.shown or before.selection != seen.selection:
+            if seen is None or seen.stamp != stamp or (is_running(seen) and not is_alive(seen.source)):
+                before, seen = seen, look(source, name, stamp, seen)
+                if before is None or before.summary != seen.summary or before.selection != seen.selection:
                     changed.append(name)
             runs[name] = seen
         gone = [name for name in self.runs if name not in runs]
@@ -58,23 +80,23 @@ class Library:
         self.runs, self.lists = runs, found.lists
         return changed, gone
 
-    def table(self, names: Iterable[str] | None = None) -> list[dict[str, Any]]:
+    def table(self, names: Iterable[str] | None = None) -> list[RunSummary]:
         runs = self.runs
-        return [runs[name].shown for name in (runs if names is None else names) if name in runs]
+        return [runs[name].summary for name in (runs if names is None else names) if name in runs]
 
-    def find(self, name: str) -> Seen:
+    def find(self, name: str) -> SeenRun:
         seen = self.runs.get(name)
         if seen is None:
             raise InputError("run", name, "no such run here")
         return seen
 
-    def curve(self, name: str, most: int = MOST_POINTS) -> dict[str, list[Any]]:
+    def curve(self, name: str, most: int = MOST_POINTS) -> list[CurvePoint]:
         """A run's scores over its steps, thinned; empty where the metrics cannot be read."""
         seen = self.find(name)
         with self.reading:
             metrics, curve = self.curves.pop((name, most), (None, None))
             if curve is None:
-                curve = Curve(seen.path / METRICS, most)
+                curve = Curve(seen.source, most)
                 self.points += most
             if metrics != seen.metrics:
                 curve.read_on()
@@ -82,62 +104,60 @@ class Library:
             while self.points > MOST_KEPT:
                 (_, kept), _ = self.curves.popitem(last=False)
                 self.points -= kept
-            return curve.columns()
+            return curve.points()
 
-    def difference(self, one: str, other: str) -> dict[str, list[Any]]:
+    def difference(self, one: str, other: str) -> dict[str, list[str]]:
         """The fields in which two configurations differ."""
-        two = [self.find(one), self.find(other)]
-        for seen in two:
-            if not seen.config:
-                raise InputError("run", seen.name, f"cannot be compared: {seen.shown['error']}")
-        found = differences(two[0].config, two[1].config)
+        tables = []
+        for seen in (self.find(one), self.find(other)):
+            if seen.config is None:
+                raise InputError("run", seen.name, f"cannot be compared: {seen.summary.error}")
+            tables.append(config_tables(seen.config))
+        found = differences(*tables)
         return {name: [_text(value) for value in pair] for name, pair in found.items()}
 
-    def sweeps(self) -> list[dict[str, Any]]:
+    def sweeps(self) -> list[SweepProgress]:
         """How far each sweep under the directory is."""
-        return [{"name": name, **self._progress(name, path)} for name, path in self.lists.items()]
+        return [self._progress(name, path) for name, path in self.lists.items()]
 
-    def _progress(self, sweep: str, directory: Path) -> dict[str, Any]:
+    def _progress(self, sweep: str, directory: Path) -> SweepProgress:
         try:
             lines = list(read_list(directory))
         except (InputError, OSError, RecursionError) as error:
-            return {"error": str(error).replace(f"{self.root}/", "")}
+            return SweepProgress(name=sweep, error=str(error).replace(f"{self.root}/", ""))
         states: dict[str, int] = {}
         scores: dict[str, list[float | None]] = {}
         for line in lines:
-            name = line["name"] if sweep == "." else f"{sweep}/{line['name']}"
-            seen = self.runs.get(name)
-            state = seen.shown["state"] if seen else "waiting"
+            seen = self.runs.get(line.name if sweep == "." else f"{sweep}/{line.name}")
+            state = seen.summary.state if seen else "waiting"
             states[state] = states.get(state, 0) + 1
-            score = self._selected(seen, line["num_steps"]) if seen and state == "done" else None
-            scores.setdefault(line["configuration"], []).append(score)
+            score = self._selected(seen, line.num_steps) if seen and state == "done" else None
+            scores.setdefault(line.configuration, []).append(score)
         # As `recombine sweep results` ranks: by the mean over seeds, of configurations all of whose seeds are done.
         known = {name: [score for score in some if score is not None] for name, some in scores.items()}
         means = [(fmean(some), name) for name, some in known.items() if len(some) == len(scores[name])]
-        return {"runs": len(lines), "states": states, "best": max(means, default=None)}
+        return SweepProgress(name=sweep, runs=len(lines), states=states, best=max(means, default=None))
 
-    def _selected(self, seen: Seen, step: int) -> float | None:
+    def _selected(self, seen: SeenRun, step: int) -> float | None:
         """What a sweep selects by: R² on episodes that nothing is reported on, of held-out masks if there are any."""
         stamp, score = self.selected.get(seen.name, (None, None))
         if stamp != seen.stamp:
-            score = None
-            with suppress(*Damage):
-                stored = read_selection(seen.path) or {}
-                splits = stored["select"] if stored.get("step") == step else {}
-                score = number_in(splits.get("ood", splits.get("in_dist")), "r2")
+            stored = read_selection(seen.source)
+            found = (stored.select.ood or stored.select.in_dist) if stored and stored.step == step else None
+            score = None if found is None else found.r2
             self.selected[seen.name] = (seen.stamp, score)
         return score
 
     def studies(self) -> list[str]:
         """The directories that hold runs side by side, as `reproduce` leaves them."""
-        return sorted({seen.shown["study"] for seen in self.runs.values()})
+        return sorted({seen.summary.study for seen in self.runs.values()})
 
 
 @dataclass
 class Found:
     """What is below a directory, by name: runs, and directories with a sweep's list."""
 
-    runs: dict[str, tuple[str, Stamp]] = field(default_factory=dict)
+    runs: dict[str, tuple[RunSource, Stamp]] = field(default_factory=dict)
     lists: dict[str, Path] = field(default_factory=dict)
 
 
@@ -150,7 +170,7 @@ def _find(root: str) -> Found:
 
 def _walk(path: str, name: str, depth: int, found: Found) -> None:
     if stamp := run_stamp(path):
-        found.runs[name] = (path, stamp)
+        found.runs[name] = (DirectorySource(Path(path)), stamp)
         return
     try:
         with os.scandir(path) as entries:
@@ -160,6 +180,8 @@ def _walk(path: str, name: str, depth: int, found: Found) -> None:
     for entry in inside:
         if entry.name == LIST and entry.is_file(follow_symlinks=False):
             found.lists[name] = Path(path)
+        elif entry.name.endswith(SUFFIX) and entry.is_file(follow_symlinks=False):
+            _add_archive(entry.path, name, found)
         elif (
             depth
             and entry.name != CHECKPOINTS
@@ -169,6 +191,18 @@ def _walk(path: str, name: str, depth: int, found: Found) -> None:
             # A name can be any bytes, and is shown, and asked for, as text.
             shown = os.fsencode(entry.name).decode(errors="backslashreplace")
             _walk(entry.path, shown if name == "." else f"{name}/{shown}", depth - 1, found)
+
+
+def _add_archive(path: str, name: str, found: Found) -> None:
+    """The runs of an archive are shown as if they were in the directory of the archive."""
+    stamp = file_stamp(path)
+    try:
+        runs = list(find_runs(Path(path)))
+    except (InputError, OSError):  # not an archive of runs
+        return
+    for source in runs:
+        shown = source.name if name == "." else f"{name}/{source.name}"
+        found.runs.setdefault(shown, (source, (stamp, stamp, stamp, stamp)))
 
 
 def _text(value: Any) -> str:

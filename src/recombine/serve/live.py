@@ -1,13 +1,13 @@
 """The watch on the directory, and the news of it, numbered: who was away misses nothing."""
 
 import asyncio
-import json
 import time
 import traceback
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
+from recombine.record.codec import encode
 from recombine.serve.library import Library
 
 SECONDS_BETWEEN_LOOKS = 1.0
@@ -48,7 +48,7 @@ class Watch:
         told = None
         if changed or gone:
             news = {"changed": self.library.table(changed), "gone": gone, "sweeps": self.library.sweeps()}
-            told = json.dumps(news, allow_nan=False)
+            told = encode(news)
         self.cost = time.thread_time() - start
         return told
 

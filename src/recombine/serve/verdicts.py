@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recombine.errors import InputError
-from recombine.serve.allowance import BURST, SHARE, Allowance
+from recombine.serve.budget import BURST, SHARE, Allowance
+from recombine.serve.busy import Load
 from recombine.serve.library import Library
-from recombine.serve.load import Load
-from recombine.serve.run_files import Seen
+from recombine.serve.run_summary import SeenRun
 
 if TYPE_CHECKING:
-    from recombine.report.verdict import Verdict
+    from recombine.study.verdict import Verdict
 
 LARGEST = 1 << 26  # bytes of metrics: judging needs them all at once, and many times that of memory
 PACE = 10.0  # times as long as judging took, until a study is judged again; on a busy machine, see the allowance
@@ -42,7 +42,7 @@ class Verdicts:
         if study not in self.library.studies():
             raise InputError("study", study, "no such directory of runs here")
         async with self.turn:
-            runs = [seen for seen in self.library.runs.values() if seen.shown["study"] == study]
+            runs = [seen for seen in self.library.runs.values() if seen.summary.study == study]
             stamps = [seen.stamp for seen in runs]
             known = self.kept.get(study)
             if known and known.stamps == stamps:
@@ -56,23 +56,24 @@ class Verdicts:
             return answer
 
 
-def _timed(runs: list[Seen], root: Path) -> tuple[dict[str, Any], float]:
+def _timed(runs: list[SeenRun], root: Path) -> tuple[dict[str, Any], float]:
     start = time.thread_time()
     return _judge(runs, root), time.thread_time() - start
 
 
 def _shown(verdict: "Verdict") -> dict[str, Any]:
-    from recombine.report.markdown import criterion, measured
+    from recombine.terminal.markdown import criterion, measured
 
     parts = [(part.state, f"{part.statistic}: {measured(part)}, holds if {criterion(part)}") for part in verdict.parts]
     shown = {name: getattr(verdict, name) for name in ("number", "claim", "state", "note")}
     return shown | {"parts": [{"state": state, "text": text} for state, text in parts]}
 
 
-def _judge(runs: list[Seen], root: Path) -> dict[str, Any]:
-    from recombine.experiment.reference import REFERENCES_DIRECTORY
-    from recombine.report.collect import read_run, study_of
-    from recombine.report.verdict import judge
+def _judge(runs: list[SeenRun], root: Path) -> dict[str, Any]:
+    from recombine.run.reader import read_run
+    from recombine.run.source import REFERENCES
+    from recombine.study.collect import study_of
+    from recombine.study.verdict import judge
 
     size = sum(seen.metrics[1] for seen in runs)
     if size > LARGEST:
@@ -80,8 +81,8 @@ def _judge(runs: list[Seen], root: Path) -> dict[str, Any]:
     read, left_out = [], []
     for seen in sorted(runs, key=lambda seen: seen.name):
         try:
-            run = read_run(seen.path)
-            linked = (seen.path.parent / REFERENCES_DIRECTORY).is_symlink()  # elsewhere, where nothing is read
+            run = read_run(seen.source, scorecard=False)
+            linked = (seen.path.parent / REFERENCES).is_symlink()  # elsewhere, where nothing is read
             read.append(replace(run, references=None) if linked else run)
         except Exception:  # anything can stand in a file; it must not keep the others from being judged
             left_out.append(seen.name)

@@ -14,8 +14,11 @@ from jax.core import Tracer
 from jaxtyping import Array, Float, Key
 
 import recombine.numerics  # noqa: F401
+from recombine.config.schema import Config
 from recombine.errors import InputError
-from recombine.task.mask import Mask, active_modules
+from recombine.stream import Stream, stream_key
+from recombine.support.mask import Mask, active_modules
+from recombine.support.support import Support
 
 
 class Teacher(eqx.Module):
@@ -24,14 +27,22 @@ class Teacher(eqx.Module):
     theta: Float[Array, "M h d"]
     a: Float[Array, "h"]
 
+    def mix(self, v: Float[Array, "M"]) -> Float[Array, "h d"]:
+        """Σ_m v_m θ_m, not normalised."""
+        return jnp.einsum("m,mhd->hd", v, self.theta)
+
     def task_weights(self, z: Float[Array, "M"]) -> Float[Array, "h d"]:
         """W(z) = Σ_m z_m θ_m, divided by its operator norm."""
-        W = jnp.einsum("m,mhd->hd", z, self.theta)
+        W = self.mix(z)
         return W / operator_norm(W)
 
     def label(self, z: Float[Array, "M"], x: Float[Array, "... d"]) -> Float[Array, "..."]:
         """y = aᵀ σ(W(z) x), with σ the GELU."""
         return task_network(self.task_weights(z), self.a, x)
+
+    def label_scaled(self, v: Float[Array, "M"], x: Float[Array, "... d"]) -> Float[Array, "..."]:
+        """The label of a scaled latent v = z / ‖Σ_m z_m θ_m‖, in which the task network is linear."""
+        return task_network(self.mix(v), self.a, x)
 
 
 def task_network(W: Float[Array, "h d"], a: Float[Array, "h"], x: Float[Array, "... d"]) -> Float[Array, "..."]:
@@ -52,6 +63,18 @@ def init_teacher(key: Key[Array, ""], num_modules: int, input_dim: int, hidden_d
     return Teacher(theta / sqrt(num_modules), a / sqrt(hidden_dim))
 
 
+def seed_teacher(seed: int, support: Support, input_dim: int, hidden_dim: int) -> Teacher:
+    """The teacher that a seed draws."""
+    return _jit_init_teacher(stream_key(seed, Stream.teacher), support.num_modules, input_dim, hidden_dim)
+
+
+def config_teacher(config: Config) -> Teacher:
+    """The teacher of a run."""
+    task = config.task
+    seed = config.seed if config.teacher_seed is None else config.teacher_seed
+    return seed_teacher(seed, task.support, task.input_dim, task.hidden_dim)
+
+
 def check_teacher(teacher: Teacher, masks: Sequence[Mask]) -> None:
     """Refuse a teacher with non-finite entries, or with a mask whose modules are all 0.
 
@@ -69,3 +92,6 @@ def check_teacher(teacher: Teacher, masks: Sequence[Mask]) -> None:
         if not nonzero[np.flatnonzero(mask)].any():
             modules = ", ".join(map(str, active_modules(mask)))
             raise InputError("teacher.theta", 0.0, f"all modules of the mask ({modules}) are 0: W has operator norm 0")
+
+
+_jit_init_teacher = eqx.filter_jit(init_teacher)

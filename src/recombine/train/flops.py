@@ -4,7 +4,7 @@ Only matrix products count, two operations for each multiply-add; norms, softmax
 Products of weights with weights are counted once for the batch. `recombine.model.fast` has the letters.
 """
 
-from recombine.config import Config, HypertransformerConfig, TrunkConfig
+from recombine.config.schema import Config, HypertransformerConfig, TrunkConfig
 
 # A product X W has two in its backward pass, G Wᵀ and Xᵀ G, each as large. The products with the data itself, which
 # need one of them only, are too few to tell apart.

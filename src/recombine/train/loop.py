@@ -11,7 +11,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
-from recombine.config import Config
+from recombine.config.schema import Config
 from recombine.errors import InputError
 from recombine.train.step import State, Tasks, compiled_part, train_step
 
@@ -84,7 +84,7 @@ def train(
             )
 
 
-def train_together(
+def train_vmapped(
     config: Config,
     seeds: Sequence[int],
     tasks: Sequence[Tasks],
@@ -106,7 +106,7 @@ def train_together(
     while step < last and any(going):
         count = min(per_dispatch, last - step, every - step % every)
         started = time.monotonic()
-        steps = run_steps_together(static, seed, stacked, arrays, rest, jnp.asarray(step), jnp.asarray(count))
+        steps = run_steps_vmapped(static, seed, stacked, arrays, rest, jnp.asarray(step), jnp.asarray(count))
         done, losses = np.asarray(steps.done), np.asarray(steps.losses)
         per_dispatch = _next_count(count, time.monotonic() - started, first=per_dispatch == 1)
         taken = [int(many) if goes else 0 for many, goes in zip(done, going, strict=True)]
@@ -195,7 +195,7 @@ def run_steps(
 
 
 @eqx.filter_jit
-def run_steps_together(
+def run_steps_vmapped(
     config: Config,
     seeds: UInt32[Array, "S"],
     tasks: Tasks,

@@ -6,7 +6,7 @@ Paper: Tables 2 and 3.
 import jax
 import optax
 
-from recombine.config import OptimizerConfig
+from recombine.config.schema import OptimizerConfig
 from recombine.errors import InputError
 
 

@@ -13,15 +13,16 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
-from recombine.config import ComputeConfig, Config, MeasureConfig
+from recombine.config.schema import ComputeConfig, Config, MeasureConfig
 from recombine.model.batch import PLAIN, given_latent, predict_batch, products
-from recombine.model.build import Model, build_model
+from recombine.model.build import build_model
+from recombine.model.interface import Model
 from recombine.model.trunk import TrunkModel
 from recombine.stream import Stream, stream_key
+from recombine.support.support import Support
 from recombine.task.episode import Episode, sample_episodes
-from recombine.task.split import MaskRows, mask_rows, run_teacher
-from recombine.task.support import Support
-from recombine.task.teacher import Teacher
+from recombine.task.sample import MaskRows, mask_rows
+from recombine.task.teacher import Teacher, config_teacher
 from recombine.train.optimizer import make_optimizer
 
 # On a CPU the passes go through the batch in pieces of about this many numbers of the residual stream (1,024 of the
@@ -44,13 +45,6 @@ class StepResult(NamedTuple):
     state: State
     loss: Float[Array, ""]
     finite: Bool[Array, ""]
-
-
-def config_teacher(config: Config) -> Teacher:
-    """The teacher of a run."""
-    task = config.task
-    seed = config.seed if config.teacher_seed is None else config.teacher_seed
-    return run_teacher(seed, task.support, task.input_dim, task.hidden_dim)
 
 
 class Tasks(NamedTuple):

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from recombine.config import MODEL_CONFIGS, Config, HypertransformerConfig, ModelKind, OwnModelConfig
+from recombine.config.schema import MODEL_CONFIGS, Config, CustomModelConfig, HypertransformerConfig, ModelKind
 from recombine.errors import InputError
 
 Stepper = Callable[[int], float]
@@ -45,7 +45,7 @@ class Job:
     def from_config(cls, config: Config) -> "Job":
         """The job of a run. What the peers do not do is refused, except the position bias: they have none."""
         task, model, optimizer = config.task, config.model, config.optimizer
-        if isinstance(model, OwnModelConfig):
+        if isinstance(model, CustomModelConfig):
             raise InputError("model.kind", model.kind, f"the peers are {' and '.join(MODEL_CONFIGS)}")
         hyper = isinstance(model, HypertransformerConfig)
         _refuse("model.causal", model.causal, False)

@@ -1,0 +1,1 @@
+"""The configuration of a run: its fields and their checks, TOML files, presets."""

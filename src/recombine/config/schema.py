@@ -1,0 +1,219 @@
+"""The configuration of a run: frozen dataclasses, checked when they are made.
+
+Every open point of the paper that changes a run is a field here; `docs/decisions.md` gives the readings.
+"""
+
+import re
+from dataclasses import dataclass, field, replace
+from math import isfinite
+from typing import Any, ClassVar, Literal
+
+from recombine import paper
+from recombine.checks import LARGEST_COUNT, check_bool, check_choice, check_number, check_seed, check_size
+from recombine.errors import InputError
+from recombine.support.parse import parse_support
+from recombine.support.support import Support, paper_support
+
+ModelKind = Literal["transformer", "hypertransformer"]
+SHIPPED = ("recombine.model.bottleneck:Bottleneck",)  # a class of ours, to be had without the command naming it
+RESERVED = ("transformer", "hypertransformer", "informed")  # the labels of our own: a report tells models by them
+
+
+@dataclass(frozen=True)
+class TaskConfig:
+    """The tasks. The number of modules M is the length of the support's masks."""
+
+    support: Support = field(default_factory=lambda: paper_support(paper.DEFAULT_SUPPORT))
+    input_dim: int = paper.INPUT_DIM
+    hidden_dim: int = paper.HIDDEN_DIM
+    episode_length: int = 32  # N, the query included
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.support, Support):
+            object.__setattr__(self, "support", parse_support(self.support))
+        check_size("task.input_dim", self.input_dim)
+        check_size("task.hidden_dim", self.hidden_dim)
+        check_size("task.episode_length", self.episode_length, least=2)  # a query, and something to infer it from
+
+    @property
+    def num_modules(self) -> int:
+        return self.support.num_modules
+
+
+@dataclass(frozen=True)
+class TrunkConfig:
+    """What the two models share: embedding and blocks. Paper: Appendix C.3 (app:architecture)."""
+
+    embed_dim: int
+    num_heads: int
+    num_layers: int
+    ffn_factor: int
+    causal: bool = False
+    position_bias: Literal["per_block", "shared", "none"] = "per_block"  # T5's relative bias
+    scale_scores: bool = True  # by 1/√d_head; T5 itself does not
+    final_norm: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("embed_dim", "num_heads", "num_layers", "ffn_factor"):
+            check_size(f"model.{name}", getattr(self, name))
+        if self.embed_dim % self.num_heads:
+            raise InputError("model.num_heads", self.num_heads, f"must divide model.embed_dim = {self.embed_dim}")
+        for name in ("causal", "scale_scores", "final_norm"):
+            check_bool(f"model.{name}", getattr(self, name))
+        check_choice("model.position_bias", self.position_bias, "per_block", "shared", "none")
+
+
+@dataclass(frozen=True)
+class TransformerConfig(TrunkConfig):
+    """The transformer: the trunk, and a read-out at the query token."""
+
+    embed_dim: int = paper.EMBED_DIM.transformer
+    num_heads: int = paper.NUM_HEADS.transformer
+    num_layers: int = paper.NUM_LAYERS.transformer
+    ffn_factor: int = paper.FFN_FACTOR.transformer
+    given_latent: bool = False  # shows the model the true latent, as one more pair (z, 0) before the others
+
+    kind: ClassVar[ModelKind] = "transformer"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_bool("model.given_latent", self.given_latent)
+
+    @property
+    def label(self) -> str:
+        """The model's name in tables and figures."""
+        return "informed" if self.given_latent else self.kind
+
+
+@dataclass(frozen=True)
+class HypertransformerConfig(TrunkConfig):
+    """The transformer with the hypernetwork bottleneck: the trunk, a latent, and modules of its own."""
+
+    embed_dim: int = paper.EMBED_DIM.hypertransformer
+    num_heads: int = paper.NUM_HEADS.hypertransformer
+    num_layers: int = paper.NUM_LAYERS.hypertransformer
+    ffn_factor: int = paper.FFN_FACTOR.hypertransformer
+    latent_dim: int = paper.LATENT_DIM.hypertransformer
+    hidden_dim: int = paper.MAIN_HIDDEN_DIM.hypertransformer
+    base_weights: bool = False  # a learned θ̂₀ beside the modules
+    init_scale: float = 1.0  # of the generated layer's pre-activations
+    unit_norm: bool = False  # the generated layer divided by its operator norm, as the teacher's is
+
+    kind: ClassVar[ModelKind] = "hypertransformer"
+    label: ClassVar[str] = "hypertransformer"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_size("model.latent_dim", self.latent_dim)
+        check_size("model.hidden_dim", self.hidden_dim)
+        check_bool("model.base_weights", self.base_weights)
+        check_bool("model.unit_norm", self.unit_norm)
+        check_number("model.init_scale", self.init_scale, above=0.0)
+
+
+@dataclass(frozen=True)
+class CustomModelConfig:
+    """A model of the user's own: `package.module:Class`, and whatever options the class knows.
+
+    The class is imported only where the command line names it, never because a file does.
+    """
+
+    kind: str
+    options: tuple[tuple[str, Any], ...] = ()  # a table; kept as sorted pairs, so that a configuration can be hashed
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kind, str) or not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", self.kind):
+            raise InputError("model.kind", self.kind, "package.module:Class")
+        if self.label in RESERVED:
+            raise InputError("model.kind", self.kind, f"{self.label} is the name of a model of ours; rename the class")
+        options = dict(self.options)
+        for name, value in options.items():
+            if not isinstance(value, str | bool | int | float):
+                raise InputError(f"model.options.{name}", value, "a string, a number or a truth value")
+            if isinstance(value, float) and not isfinite(value):
+                raise InputError(f"model.options.{name}", value, "must be finite")
+        object.__setattr__(self, "options", tuple(sorted(options.items())))
+
+    @property
+    def label(self) -> str:
+        return self.kind.partition(":")[2]
+
+
+ModelConfig = TransformerConfig | HypertransformerConfig | CustomModelConfig
+
+MODEL_CONFIGS: dict[ModelKind, type[TransformerConfig] | type[HypertransformerConfig]] = {
+    "transformer": TransformerConfig,
+    "hypertransformer": HypertransformerConfig,
+}
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """AdamW with cosine annealing and clipping by the global norm. Paper: Tables 2 and 3."""
+
+    num_steps: int = paper.NUM_STEPS
+    batch_size: int = paper.BATCH_SIZE.transformer
+    learning_rate: float = paper.LEARNING_RATE.transformer
+    weight_decay: float | None = None  # None: what Table 3 has for the model, filled in by Config
+    clip_norm: float = paper.CLIP_NORM.transformer
+    warmup_steps: int = 0
+    final_fraction: float = 0.0  # of the learning rate, where the cosine ends
+    decay: Literal["matrices", "all"] = "matrices"  # which parameters the weight decay shrinks
+
+    def __post_init__(self) -> None:
+        check_size("optimizer.num_steps", self.num_steps, most=LARGEST_COUNT)
+        check_size("optimizer.batch_size", self.batch_size)
+        check_number("optimizer.learning_rate", self.learning_rate, above=0.0)
+        if self.weight_decay is not None:
+            check_number("optimizer.weight_decay", self.weight_decay, least=0.0)
+        check_number("optimizer.clip_norm", self.clip_norm, above=0.0)
+        check_size("optimizer.warmup_steps", self.warmup_steps, least=0, most=self.num_steps - 1)
+        check_number("optimizer.final_fraction", self.final_fraction, least=0.0, most=1.0)
+        check_choice("optimizer.decay", self.decay, "matrices", "all")
+
+
+@dataclass(frozen=True)
+class MeasureConfig:
+    """How much is measured, and how often."""
+
+    episodes: int = paper.EVAL_EPISODES  # per split
+    snapshots: int = 40  # evenly over the run, besides the one before the first step
+
+    def __post_init__(self) -> None:
+        check_size("measure.episodes", self.episodes, least=2, most=LARGEST_COUNT)
+        check_size("measure.snapshots", self.snapshots)
+
+
+@dataclass(frozen=True)
+class ComputeConfig:
+    """How a training step is computed: it changes the bits of a run, not what is trained."""
+
+    path: Literal["fast", "plain"] = "fast"  # plain: the model as the paper writes it, every token through every block
+    precision: Literal["float32", "bfloat16"] = "float32"  # of the passes; parameters and optimiser stay float32
+
+    def __post_init__(self) -> None:
+        check_choice("compute.path", self.path, "fast", "plain")
+        check_choice("compute.precision", self.precision, "float32", "bfloat16")
+
+
+@dataclass(frozen=True)
+class Config:
+    """One run: one model, one seed, one task distribution."""
+
+    task: TaskConfig = field(default_factory=TaskConfig)
+    model: ModelConfig = field(default_factory=TransformerConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    measure: MeasureConfig = field(default_factory=MeasureConfig)
+    compute: ComputeConfig = field(default_factory=ComputeConfig)
+    seed: int = 0  # draws the initial parameters and the data, and the teacher unless teacher_seed does
+    teacher_seed: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.optimizer.weight_decay is None:
+            weight_decay = getattr(paper.WEIGHT_DECAY, self.model.kind, paper.WEIGHT_DECAY.transformer)
+            object.__setattr__(self, "optimizer", replace(self.optimizer, weight_decay=weight_decay))
+        if getattr(self.model, "given_latent", False) and self.task.input_dim < self.task.num_modules:
+            raise InputError("model.given_latent", True, f"needs task.input_dim ≥ {self.task.num_modules} modules")
+        check_seed("seed", self.seed)
+        if self.teacher_seed is not None:
+            check_seed("teacher_seed", self.teacher_seed)

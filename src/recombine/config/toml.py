@@ -1,0 +1,147 @@
+"""Configurations as tables: TOML in and out, and changes on top of a configuration."""
+
+import dataclasses
+import functools
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, cast, get_args, get_type_hints
+
+import tomli_w
+
+from recombine.config.schema import MODEL_CONFIGS, Config, CustomModelConfig, ModelConfig, ModelKind
+from recombine.errors import InputError, suggestion
+from recombine.support.parse import parse_support, unparse_support
+from recombine.support.support import Support
+
+Tables = dict[str, Any]
+"""Nested tables, as TOML has them."""
+
+_hints = functools.cache(get_type_hints)  # a third of the time that reading a configuration takes
+
+
+def override(config: Config, data: Mapping[str, Any]) -> Config:
+    """The configuration with the given fields changed. Unknown fields are errors that suggest the right one."""
+    data = dict(data)
+    if isinstance(model := data.get("model"), Mapping) and "kind" in model:
+        kind = model["kind"]
+        data["model"] = {name: value for name, value in model.items() if name != "kind"}
+        if kind != config.model.kind:
+            optimizer = dataclasses.replace(config.optimizer, weight_decay=None)  # the other column of Table 3
+            config = dataclasses.replace(config, model=default_model(kind), optimizer=optimizer)
+    return _override(config, data, "")
+
+
+def default_model(kind: Any) -> ModelConfig:
+    """One of the paper's two, with Table 3's sizes; or the user's own."""
+    if isinstance(kind, str) and ":" in kind:
+        return CustomModelConfig(kind)
+    if not isinstance(kind, str) or kind not in MODEL_CONFIGS:
+        hint = suggestion(kind, list(MODEL_CONFIGS)) if isinstance(kind, str) else ""
+        raise InputError("model.kind", kind, f"one of {', '.join(MODEL_CONFIGS)}, or package.module:Class{hint}")
+    return MODEL_CONFIGS[cast(ModelKind, kind)]()
+
+
+def config_tables(config: Config) -> Tables:
+    """The configuration as nested tables, complete, without what is unset (TOML has no null)."""
+    data = dataclasses.asdict(config)
+    data["task"]["support"] = unparse_support(config.task.support)
+    data["model"] = {"kind": config.model.kind, **data["model"]}
+    if isinstance(config.model, CustomModelConfig):
+        data["model"]["options"] = dict(config.model.options)
+    return {name: value for name, value in data.items() if value is not None}
+
+
+def read_config(path: Path, base: Config) -> Config:
+    """The configuration in a TOML file, on top of `base`."""
+    return override(base, read_toml(path))
+
+
+def read_toml(path: Path) -> Tables:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise InputError("config", str(path), f"cannot be read ({why})") from error
+    return parse_toml(text, str(path))
+
+
+def parse_toml(text: str, source: str) -> Tables:
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # not only TOMLDecodeError: an integer of thousands of digits, too
+        raise InputError("config", source, f"is not valid TOML ({error})") from error
+
+
+def parse_changes(changes: Sequence[str]) -> Tables:
+    """('model.num_layers=3', 'task.support="connected"') as nested tables. A bare word is a string."""
+    data: dict[str, Any] = {}
+    for change in changes:
+        name, equals, value = change.partition("=")
+        if not equals or not all(part.isidentifier() for part in name.strip().split(".")):
+            raise InputError("set", change, "FIELD=VALUE, such as model.num_layers=3")
+        try:
+            parsed = tomllib.loads(f"value = {value}")["value"]
+        except (ValueError, RecursionError):
+            parsed = value
+        *tables, field = name.strip().split(".")
+        table = data
+        for part in tables:
+            table = table.setdefault(part, {})
+            if not isinstance(table, dict):
+                raise InputError("set", change, f"{part} is given a value and a field")
+        if field in table:
+            raise InputError("set", change, f"{name} is set twice")
+        table[field] = parsed
+    return data
+
+
+def stored_config(tables: Mapping[str, Any]) -> Config:
+    """The configuration that a run directory holds: complete as `write_toml` writes it, so that it names no file."""
+    task = tables.get("task")
+    support = task.get("support") if isinstance(task, Mapping) else None
+    if isinstance(support, str):
+        raise InputError("task.support", support, "in a run directory it is a table with its masks")
+    return override(Config(), tables)
+
+
+def write_toml(config: Config) -> str:
+    """The configuration as the text of a TOML file that `read_config` reads back."""
+    return tomli_w.dumps(config_tables(config))
+
+
+def _override(config: Any, data: Mapping[str, Any], prefix: str) -> Any:
+    known = [f.name for f in fields(config)]
+    changes: Tables = {}
+    for name, value in data.items():
+        path = f"{prefix}{name}"
+        if name not in known:
+            raise InputError(path, value, f"no such field{suggestion(name, known)}; there are {', '.join(known)}")
+        current = getattr(config, name)
+        if isinstance(current, Support):
+            changes[name] = parse_support(value)
+        elif path == "model.options":
+            if not isinstance(value, Mapping):
+                raise InputError(path, value, "a table of options")
+            changes[name] = tuple((dict(current) | dict(value)).items())
+        elif dataclasses.is_dataclass(current):
+            if not isinstance(value, Mapping):
+                raise InputError(path, value, f"a table with the fields {', '.join(f.name for f in fields(current))}")
+            changes[name] = _override(current, value, f"{path}.")
+        else:
+            # TOML and the paper's table write 1 where the field is a float: 1 is 1.0.
+            hint = _hints(type(config))[name]
+            is_float = float in (hint, *get_args(hint))
+            changes[name] = float(value) if is_float and type(value) is int and abs(value) < 2**1000 else value
+    return dataclasses.replace(config, **changes)
+
+
+def differences(old: Any, new: Any, prefix: str = "") -> dict[str, tuple[Any, Any]]:
+    """Every field in which two tables differ: {'model.num_layers': (2, 3)}."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        found: dict[str, tuple[Any, Any]] = {}
+        for name in sorted(old.keys() | new.keys()):
+            found |= differences(old.get(name), new.get(name), f"{prefix}.{name}" if prefix else name)
+        return found
+    return {} if old == new else {prefix: (old, new)}

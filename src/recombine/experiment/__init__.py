@@ -1,1 +1,0 @@
-"""Experiments: runs, and what is measured on them."""

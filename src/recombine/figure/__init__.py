@@ -1,0 +1,1 @@
+"""Charts: every panel and figure, in one theme."""

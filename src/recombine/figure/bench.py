@@ -1,0 +1,76 @@
+"""Figures of the benchmark: how the cost of a training step grows."""
+
+from collections.abc import Mapping, Sequence
+from math import exp, log
+from statistics import fmean
+from typing import Any
+
+import altair as alt
+
+from recombine.figure.theme import BLUE, FONT, INK, ORANGE, PAPER
+
+TITLES = {
+    "task.episode_length": "episode length N",
+    "task.input_dim": "input size d",
+    "model.num_layers": "layers",
+}
+
+
+def draw_scaling(scaling: Sequence[Mapping[str, Any]]) -> alt.HConcatChart:
+    """A panel per quantity, a line per model: measured points, and the power law fitted to them."""
+    models = [entry["model"] for entry in scaling]
+    fields = [sweep["field"] for sweep in scaling[0]["sweeps"]]
+    panels = [_panel(scaling, field, models) for field in fields]
+    return (
+        alt.hconcat(*panels, spacing=30)
+        .properties(
+            title=alt.TitleParams("Cost of a training step, fast path", anchor="start", offset=14),
+            padding=20,
+            background=PAPER,
+        )
+        .configure(font=FONT)
+        .configure_title(fontSize=16, color=INK)
+        .configure_axis(labelColor=INK, titleColor="#55606b", gridColor="#e5e9ed", labelFontSize=12, titleFontSize=12)
+        .configure_legend(orient="bottom", title=None, labelFontSize=13)
+    )
+
+
+def _panel(scaling: Sequence[Mapping[str, Any]], field: str, models: list[str]) -> Any:
+    sweeps = {entry["model"]: _sweep_of(entry, field) for entry in scaling}
+    measured = [
+        {"model": model, "value": point["value"], "ms": 1e3 * point["seconds"]}
+        for model, sweep in sweeps.items()
+        for point in sweep["points"]
+    ]
+    fitted = [{"model": model, **point} for model, sweep in sweeps.items() for point in _fitted(sweep)]
+    exponents = [
+        f"{model}: exponent {sweep['exponent']:.2f}" for model, sweep in sweeps.items() if sweep["exponent"] is not None
+    ]
+    ticks = sorted({point["value"] for point in measured})
+    color = alt.Color("model:N", scale=alt.Scale(domain=models, range=[BLUE, ORANGE][: len(models)]))
+    title = TITLES.get(field, field)
+    x = alt.X("value:Q", title=title, scale=alt.Scale(type="log", nice=False), axis=alt.Axis(values=ticks, format="d"))
+    y = alt.Y("ms:Q", title="ms per step", scale=alt.Scale(type="log"), axis=alt.Axis(tickCount=5, format="~g"))
+    lines = alt.Chart(alt.Data(values=fitted)).mark_line(strokeDash=[5, 4], opacity=0.7).encode(x=x, y=y, color=color)
+    points = (
+        alt.Chart(alt.Data(values=measured)).mark_point(size=60, filled=True, opacity=1).encode(x=x, y=y, color=color)
+    )
+    return alt.layer(lines, points).properties(
+        width=240, height=240, title=alt.TitleParams(title, subtitle=exponents, fontSize=13, anchor="start")
+    )
+
+
+def _sweep_of(entry: Mapping[str, Any], field: str) -> Mapping[str, Any]:
+    return next(sweep for sweep in entry["sweeps"] if sweep["field"] == field)
+
+
+def _fitted(sweep: Mapping[str, Any]) -> list[dict[str, float]]:
+    """The fitted power law, which goes through the points' centre."""
+    if sweep["exponent"] is None:
+        return []
+    points = sweep["points"]
+    center = fmean(log(point["value"]) for point in points), fmean(log(1e3 * point["seconds"]) for point in points)
+    return [
+        {"value": value, "ms": exp(center[1] + sweep["exponent"] * (log(value) - center[0]))}
+        for value in (points[0]["value"], points[-1]["value"])
+    ]

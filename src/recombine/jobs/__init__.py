@@ -1,0 +1,1 @@
+"""Many runs: which ones, in what order, and where they are executed."""

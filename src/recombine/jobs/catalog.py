@@ -1,0 +1,109 @@
+"""The catalog: which runs make which panel of the paper's figures."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from recombine import paper
+from recombine.config.preset import Preset, preset_config
+from recombine.config.schema import MODEL_CONFIGS, SHIPPED, Config, CustomModelConfig
+from recombine.config.toml import override
+from recombine.errors import InputError
+
+(BOTTLENECK,) = SHIPPED
+CUSTOM = "custom"  # the table of changes to the custom model
+
+
+def safe_name(name: str) -> str:
+    """A support's name as a part of a file name: it is the user's, and may be anything."""
+    return re.sub(r"[^\w+.-]", "_", name)[:60].lstrip(".")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One run, and the panels it is for."""
+
+    config: Config
+    panels: str
+
+    @property
+    def name(self) -> str:
+        """The name of the run's directory."""
+        return f"{self.config.model.label}-{safe_name(self.config.task.support.name)}-seed{self.config.seed}"
+
+
+def catalog(
+    preset: Preset, changes: Mapping[str, Any], seeds: Sequence[int], custom: CustomModelConfig | None = None
+) -> list[Entry]:
+    """The runs of a reproduction, in the order in which they are worth most.
+
+    First both models on the main support (panels A, B, C and the appendix), for every seed; then on the connected and
+    the disconnected one (panel D); then what answers the question behind them: the transformer that is given the
+    latent, and the bottleneck without a hypernetwork. A custom model goes with the paper's two.
+    """
+    if CUSTOM in changes and custom is None:
+        raise InputError(CUSTOM, changes[CUSTOM], "changes to a custom model, and no --model names one")
+    configs = {kind: _config(preset, kind, changes) for kind in MODEL_CONFIGS}
+    models = [*configs.values(), *([_custom_config(preset, custom, changes)] if custom else [])]
+    support = configs["transformer"].task.support
+    entries = [Entry(model, "A B C appendix") for model in models]
+    if support.name == paper.DEFAULT_SUPPORT:  # on any other support there is no panel D
+        for name in ("connected", "disconnected"):
+            entries += [Entry(override(model, {"task": {"support": name}}), "D") for model in models]
+    hyper = configs["hypertransformer"]
+    if support.num_modules <= hyper.task.input_dim:
+        entries.append(Entry(override(configs["transformer"], {"model": {"given_latent": True}}), "interventions"))
+    if custom is None or custom.kind != BOTTLENECK:
+        options = tuple(asdict(hyper.model).items())
+        entries.append(Entry(replace(hyper, model=CustomModelConfig(BOTTLENECK, options)), "bottleneck"))
+    if custom and len({entry.name for entry in entries}) < len(entries):
+        raise InputError("model", custom.kind, f"{custom.label} is the name of a model of ours; rename the class")
+    ranks = list(dict.fromkeys(entry.panels for entry in entries))
+    return [
+        replace(entry, config=replace(entry.config, seed=seed))
+        for panels in ranks
+        for seed in seeds
+        for entry in entries
+        if entry.panels == panels
+    ]
+
+
+def _config(preset: Preset, kind: str, changes: Mapping[str, Any]) -> Config:
+    """The preset, then the changes to all models, then those under a model's own name."""
+    shared = {name: value for name, value in changes.items() if name not in (*MODEL_CONFIGS, CUSTOM)}
+    _refuse_kind("model.kind", shared)
+    return _override_alone(override(preset_config(preset, kind), shared), kind, changes)
+
+
+def _override_alone(config: Config, name: str, changes: Mapping[str, Any]) -> Config:
+    """With the changes to one model alone."""
+    alone = _changes_alone(name, changes)
+    try:
+        return override(config, alone)
+    except InputError as error:  # named as the user wrote it
+        raise InputError(f"{name}.{error.field}", error.value, error.expected) from error
+
+
+def _changes_alone(name: str, changes: Mapping[str, Any]) -> Mapping[str, Any]:
+    alone = changes.get(name, {})
+    if not isinstance(alone, Mapping):
+        raise InputError(name, alone, f"a table of changes to one model alone, such as [{name}.model]")
+    if only := sorted(alone.keys() - {"model", "optimizer"}):
+        raise InputError(f"{name}.{only[0]}", alone[only[0]], "the models share it; only model and optimizer differ")
+    _refuse_kind(f"{name}.model.kind", alone)
+    return alone
+
+
+def _custom_config(preset: Preset, custom: CustomModelConfig, changes: Mapping[str, Any]) -> Config:
+    shared = {name: value for name, value in changes.items() if name not in (*MODEL_CONFIGS, CUSTOM, "model")}
+    config = _override_alone(override(preset_config(preset, custom.kind), shared), CUSTOM, changes)
+    if custom.kind == BOTTLENECK and not dict(getattr(config.model, "options", ())):
+        hyper = _config(preset, "hypertransformer", changes)
+        return replace(hyper, model=CustomModelConfig(BOTTLENECK, tuple(asdict(hyper.model).items())))
+    return config
+
+
+def _refuse_kind(field: str, changes: Mapping[str, Any]) -> None:
+    if isinstance(model := changes.get("model"), Mapping) and "kind" in model:
+        raise InputError(field, model["kind"], "the catalog says which models are trained; leave it out")

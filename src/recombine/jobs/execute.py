@@ -1,0 +1,104 @@
+"""The work of a job, in this process: train, then measure; or compute references."""
+
+import time
+from collections.abc import Callable, Generator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from recombine.errors import InUse
+from recombine.jobs.job import Job, News
+from recombine.run.signals import StopSignal
+
+if TYPE_CHECKING:
+    from recombine.run.training import Progress
+
+SECONDS_BETWEEN_NEWS = 0.5
+SECONDS_OF_PATIENCE = 60.0
+
+Tell = Callable[[News], None]
+
+
+def execute_job(job: Job, stop: StopSignal, tell: Tell) -> None:
+    """Do what a job says. `tell` hears how far it is."""
+    from recombine.config.schema import Config
+    from recombine.config.toml import override, parse_toml
+    from recombine.model.custom import import_model
+
+    if job.custom:
+        import_model(job.custom)
+    configs = [override(Config(), parse_toml(part.config, "job")) for part in job.parts]
+    paths = [Path(part.path) for part in job.parts]
+    if job.kind == "references":
+        from recombine.run.references import store_references
+
+        with stop.exit_allowed(lambda: None):
+            store_references(paths[0].parent, configs[0])
+        return
+    from recombine.run.training import RunOptions, execute_run
+    from recombine.run.vmapped import execute_vmapped
+
+    def say(text: str) -> None:
+        tell(News(kind="said", text=text))
+
+    def train() -> "Generator[Progress, None, None]":
+        options = RunOptions(resume_anyway=job.resume_anyway)
+        if len(configs) > 1:
+            return execute_vmapped(configs, paths, options, stop, say)
+        return execute_run(configs[0], paths[0], options, stop, say)
+
+    told, diverged = 0.0, None
+    try:
+        with closing(_patiently(train, stop)) as reports:
+            for report in reports:
+                if time.monotonic() - told >= SECONDS_BETWEEN_NEWS or report.step == configs[0].optimizer.num_steps:
+                    told = time.monotonic()
+                    tell(News(kind="progress", step=report.step, loss=report.loss, row=report.row))
+    except ArithmeticError as error:  # of runs that were trained together, others may be done
+        diverged = error
+    if stop.requested():
+        return
+    with stop.exit_allowed(lambda: None):
+        _measure(job, paths)
+    if diverged is not None:
+        raise diverged
+
+
+def _measure(job: Job, paths: list[Path]) -> None:
+    """What is measured of each run that is done."""
+    from recombine.jobs.selection import store_selection
+    from recombine.run.examine import scorecard_of
+    from recombine.run.load import load_model
+    from recombine.run.reader import is_done
+    from recombine.run.source import DirectorySource
+
+    for path in paths:
+        if not is_done(DirectorySource(path)):
+            continue
+        trained = load_model(path)
+        for kind in job.after:
+            match kind:
+                case "scorecard":
+                    scorecard_of(path, trained)
+                case "selection":
+                    store_selection(path, trained)
+
+
+def _patiently(
+    train: "Callable[[], Generator[Progress, None, None]]", stop: StopSignal
+) -> "Generator[Progress, None, None]":
+    """Wait for a run that is in use: the worker of a coordinator that was killed may still be saving it."""
+    deadline = time.monotonic() + SECONDS_OF_PATIENCE
+    while not stop.requested():
+        training = train()
+        try:
+            first = next(training, None)
+        except InUse:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.5)
+            continue
+        if first is not None:
+            yield first
+            yield from training
+        return

@@ -1,0 +1,147 @@
+"""This machine: one single-threaded worker per core, the next job when one is free."""
+
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence, Set
+from contextlib import suppress
+from itertools import chain, islice
+
+from recombine.jobs.job import Job, JobEvent, News, keep_shape, retried
+from recombine.record.codec import BadRecord, decode, encode
+from recombine.run.signals import StopSignal
+
+SECONDS_TO_LEAVE = 30.0
+AHEAD = 8  # jobs among which a worker looks for one that it has compiled already
+
+
+class _Worker:
+    """A process, its job, and the threads that read what it says."""
+
+    def __init__(self, events: "queue.Queue[tuple[_Worker, News]]"):
+        self.events = events
+        self.job: Job | None = None
+        self.shapes: set[str] = set()  # of the jobs it has had: it has their programs
+        self.said: deque[str] = deque(maxlen=20)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "recombine.jobs.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # Ctrl-C on a terminal is for the process started there, which passes it on
+        )
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        self.remembering = threading.Thread(target=self._remember, args=(self.process.stderr,), daemon=True)
+        self.remembering.start()
+        self.listening = threading.Thread(target=self._listen, args=(self.process.stdout,), daemon=True)
+        self.listening.start()
+
+    def give(self, job: Job) -> None:
+        self.job = job
+        if job.shape:
+            self.shapes = keep_shape(self.shapes, job.shape)
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError, ValueError):  # it has ended, which the listening thread tells, and has closed it
+            self.process.stdin.write(f"{encode(job)}\n")
+            self.process.stdin.flush()  # and left open: a worker leaves when it closes
+
+    def _listen(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            try:
+                self.events.put((self, decode(line, News)))
+            except BadRecord:  # a library that prints
+                self.said.append(line.rstrip())
+        code = self.process.wait()
+        self.remembering.join(1.0)
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            with suppress(OSError):  # what could not be written any more
+                pipe.close()  # pyright: ignore[reportOptionalMemberAccess]
+        if code in (128 + signal.SIGTERM, 128 + signal.SIGINT, -signal.SIGTERM):
+            self.events.put((self, News(kind="interrupted", process_ended=True)))
+            return
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        tail = self.said[-1] if self.said else ""
+        error = f"the worker ended with {how}. {tail}".strip()
+        self.events.put((self, News(kind="failed", error=error, process_ended=True)))
+
+    def _remember(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.said.append(line.rstrip())
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+
+
+def run_jobs(jobs: Sequence[Job], workers: int, stop: StopSignal, retries: int = 1) -> Iterator[JobEvent]:
+    """Execute the jobs, in order, `workers` at a time. When told to stop, every worker saves and leaves.
+
+    A job that fails, or whose worker is killed, is tried again `retries` times, unless it would only fail again.
+    """
+    waiting, events = deque(jobs), queue.Queue[tuple[_Worker, News]]()
+    idle: list[_Worker] = []
+    busy: list[_Worker] = []
+    tried: Counter[str] = Counter()
+    passed: Counter[str] = Counter()
+    stopping = False
+    try:
+        while waiting or busy:
+            if stop.requested() and not stopping:
+                stopping = True
+                waiting.clear()
+                for worker in busy:
+                    worker.end()
+            while waiting and len(busy) < workers:
+                worker = idle.pop() if idle else _Worker(events)
+                worker.give(next_job(waiting, passed, worker.shapes, set().union(*(other.shapes for other in busy))))
+                busy.append(worker)
+                assert worker.job is not None
+                yield JobEvent(worker.job, News(kind="started"))
+            try:
+                worker, news = events.get(timeout=0.2)
+            except queue.Empty:
+                continue
+            if worker not in busy or worker.job is None:  # one that had nothing to do has left
+                idle = [other for other in idle if other is not worker]
+                continue
+            job = worker.job
+            if news.kind in ("done", "failed", "interrupted"):
+                busy.remove(worker)
+                if not news.process_ended:
+                    idle.append(worker)
+                tried[job.name] += 1
+                hopeless = news.kind == "done" or stopping or news.hopeless
+                if tried[job.name] <= retries and not hopeless:
+                    waiting.appendleft(job)  # what it saved is there
+                    yield retried(job, news)
+                    continue
+            yield JobEvent(job, news)
+    finally:  # an error here, or a reader who left: nothing goes on unseen
+        for worker in (*busy, *idle):
+            worker.end()
+        for worker in (*busy, *idle):
+            try:
+                worker.process.wait(SECONDS_TO_LEAVE)
+            except subprocess.TimeoutExpired:
+                worker.process.kill()
+            worker.listening.join(SECONDS_TO_LEAVE)
+
+
+def next_job(waiting: "deque[Job]", passed: Counter[str], compiled: Set[str], others: Set[str]) -> Job:
+    """Of the next few, the first that the worker has compiled; else the first that no other has; else the first.
+
+    A job without a shape, the references of some runs, is as good as any. No job is passed over more than a few times.
+    """
+    near = list(islice(waiting, AHEAD if passed[waiting[0].name] < AHEAD else 1))
+    shapes = [job.shape for job in near]
+    known = (i for i, shape in enumerate(shapes) if shape in compiled)
+    fresh = (i for i, shape in enumerate(shapes) if shape not in others)
+    job = near[next(chain(known, fresh), 0)]
+    waiting.remove(job)
+    passed[near[0].name] += job is not near[0]
+    return job

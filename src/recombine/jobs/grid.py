@@ -1,0 +1,256 @@
+"""Grids: which configurations a sweep is made of.
+
+A grid file is TOML. `[grid]` names fields and their values, and every combination is a configuration. `[each]` names
+fields, too, but only one of them is changed at a time: the configuration without a change, and each single change.
+`[[exclude]]` names combinations to leave out. Whatever else is in the file changes all configurations alike.
+
+    [grid]
+    "model.embed_dim" = [16, 32]
+    "optimizer.learning_rate" = [0.001, 0.003]
+    [[exclude]]
+    "model.embed_dim" = 16
+    "optimizer.learning_rate" = 0.003
+    [optimizer]
+    num_steps = 5000
+"""
+
+import random
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from dataclasses import fields as dataclass_fields
+from hashlib import sha256
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from recombine import paper
+from recombine.config.preset import Preset, preset_config
+from recombine.config.schema import Config
+from recombine.config.toml import override, read_toml
+from recombine.errors import InputError, suggestion
+
+MOST_CONFIGURATIONS = 100_000
+OWN_TABLES = ("grid", "each", "exclude")  # of a grid file; the others are a configuration's
+LONGEST_NAME = 160  # of a directory's 255 bytes, which a file system allows
+
+Point = Mapping[str, Any]
+"""The fields in which a configuration of the grid differs from the others, and their values."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What a grid file says."""
+
+    fields: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    each: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    exclude: Sequence[Point] = ()
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+    def points(self) -> Iterator[Point]:
+        """The combinations that are not excluded, the last field changing fastest."""
+        names = list(self.fields)
+        singles = [{}] + [{name: value} for name, values in self.each.items() for value in values]
+        for values in product(*self.fields.values()):
+            for single in singles:
+                point = dict(zip(names, values, strict=True)) | single
+                if not any(all(_is(point.get(name), value) for name, value in out.items()) for out in self.exclude):
+                    yield point
+
+
+@dataclass(frozen=True)
+class SweepRun:
+    """One run of a sweep."""
+
+    name: str
+    config: Config
+    point: Point
+
+
+def paper_grid(kind: str) -> Grid:
+    """Table 3: all that the paper searched for one of its two models."""
+    fields: dict[str, Sequence[Any]] = {
+        "model.kind": (kind,),
+        "model.embed_dim": paper.EMBED_DIM.sweep,
+        "model.num_heads": paper.NUM_HEADS.sweep,
+        "model.num_layers": paper.NUM_LAYERS.sweep,
+        "model.ffn_factor": paper.FFN_FACTOR.sweep,
+        "optimizer.learning_rate": paper.LEARNING_RATE.sweep,
+        "optimizer.weight_decay": paper.WEIGHT_DECAY.sweep,
+        "optimizer.clip_norm": paper.CLIP_NORM.sweep,
+        "optimizer.batch_size": paper.BATCH_SIZE.sweep,
+    }
+    if kind == "hypertransformer":
+        fields |= {"model.latent_dim": paper.LATENT_DIM.sweep, "model.hidden_dim": paper.MAIN_HIDDEN_DIM.sweep}
+    return Grid(fields)
+
+
+NAMED = {f"paper-{kind}": kind for kind in ("transformer", "hypertransformer")}
+
+
+def read_grid(spec: str) -> Grid:
+    """`paper-transformer`, `paper-hypertransformer`, or a file."""
+    if spec in NAMED:
+        return paper_grid(NAMED[spec])
+    path = Path(spec)
+    if not path.is_file():
+        hint = suggestion(spec, list(NAMED))
+        raise InputError("grid", spec, f"{', '.join(NAMED)}, or a TOML file; there is no such file{hint}")
+    try:
+        tables = read_toml(path)
+    except InputError as error:
+        raise InputError("grid", error.value, error.expected) from error
+    return parse_grid(tables)
+
+
+def parse_grid(tables: Mapping[str, Any]) -> Grid:
+    rest = {name: table for name, table in tables.items() if name not in OWN_TABLES}
+    parts = [part.name for part in dataclass_fields(Config)]
+    if foreign := [name for name in rest if name not in parts]:
+        hint = suggestion(foreign[0], [*OWN_TABLES, *parts])
+        raise InputError(
+            foreign[0], rest[foreign[0]], f"no such table{hint}; {', '.join(OWN_TABLES)}, or {', '.join(parts)}"
+        )
+    fields, each = (_fields(name, tables.get(name, {})) for name in ("grid", "each"))
+    if not fields and not each:
+        raise InputError("grid", rest, 'a table [grid], such as "model.embed_dim" = [16, 32]')
+    if both := fields.keys() & each.keys():
+        raise InputError(f"each.{min(both)}", list(each[min(both)]), "it is in [grid] already")
+    _check_fields(fields, each, rest)
+    exclude = tables.get("exclude", [])
+    if not isinstance(exclude, list) or not all(isinstance(one, Mapping) for one in exclude):
+        raise InputError("exclude", exclude, 'tables [[exclude]], such as "model.embed_dim" = 16')
+    flat = [dict(_flat(one)) for one in exclude]
+    for one in flat:
+        for name in one:
+            if name not in fields and name not in each:
+                hint = suggestion(name, [*fields, *each])
+                raise InputError(f"exclude.{name}", one[name], f"not a field of [grid] or [each]{hint}")
+            if name in fields and not any(_is(value, one[name]) for value in fields[name]):
+                shown = ", ".join(map(value_name, fields[name]))
+                raise InputError(f"exclude.{name}", one[name], f"not a value of the grid's, which has {shown}")
+        if not one:
+            raise InputError("exclude", one, "would leave everything out")
+    return Grid(fields, each, flat, rest)
+
+
+def _check_fields(fields: Mapping[str, Any], each: Mapping[str, Any], rest: Mapping[str, Any]) -> None:
+    """A field is named once, and is not a table of others."""
+    if "seed" in rest:
+        raise InputError("seed", rest["seed"], "seeds are named on the command line: --seed and --seeds")
+    names = [*fields, *each]
+    for name in names:
+        if inside := next((other for other in names if other.startswith(f"{name}.")), None):
+            raise InputError(f"grid.{name}", {**fields, **each}[name], f"a table, and {inside} is a field of it")
+    if twice := sorted(set(names) & dict(_flat(rest)).keys()):
+        raise InputError(twice[0], dict(_flat(rest))[twice[0]], "it is in the grid, too")
+    for kind in {**fields, **each}.get("model.kind", ()):
+        if not isinstance(kind, str):
+            raise InputError("grid.model.kind", kind, "a model's name")
+
+
+def _fields(table: str, given: Any) -> dict[str, list[Any]]:
+    if not isinstance(given, Mapping):
+        raise InputError(table, given, "a table of fields and their values")
+    pairs = list(_flat(given))
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        name = next(name for i, (name, _) in enumerate(pairs) if name in dict(pairs[:i]))
+        raise InputError(f"{table}.{name}", found[name], "is named twice")
+    for name, values in found.items():
+        if not isinstance(values, list) or not values:
+            raise InputError(f"{table}.{name}", values, "a list of values, at least one")
+        if len({repr(value) for value in values}) < len(values):
+            raise InputError(f"{table}.{name}", values, "names a value twice")
+        if name == "seed":
+            raise InputError(f"{table}.seed", values, "seeds are named on the command line: --seed and --seeds")
+    return found
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Fields by their full names, whether they are written "model.embed_dim" or in a table of their own."""
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def sweep_runs(grid: Grid, preset: Preset, seeds: Sequence[int], sample: int | None = None) -> list[SweepRun]:
+    """Every configuration of the grid, each with every seed; all of one seed before the next.
+
+    `sample`: so many configurations, drawn at random; the same ones every time.
+    """
+    points: list[Point] = []
+    for point in grid.points():
+        points.append(point)
+        if len(points) > MOST_CONFIGURATIONS:
+            raise InputError("grid", len(points), f"more than {MOST_CONFIGURATIONS:,} configurations")
+    if not points:
+        raise InputError("exclude", list(grid.exclude), "leaves nothing of the grid")
+    if sample is not None and sample < len(points):
+        chosen = sorted(random.Random(0).sample(range(len(points)), sample))
+        points = [points[i] for i in chosen]
+    configs: dict[Config, Point] = {}
+    for point in points:
+        configs.setdefault(_config(grid, preset, point), point)  # a single change to what it is anyway: once
+    shown = [name for name in (*grid.fields, *grid.each) if name != "model.kind"]
+    runs = [
+        SweepRun(f"{_name(config, point, shown)}-seed{seed}", replace(config, seed=seed), point)
+        for seed in seeds
+        for config, point in configs.items()
+    ]
+    if len({run.name for run in runs}) < len(runs):
+        twice = next(name for name, count in Counter(run.name for run in runs).items() if count > 1)
+        advice = "; name supports differently" if "task.support" in (*grid.fields, *grid.each) else ""
+        raise InputError("grid", twice, f"two configurations would have this name{advice}")
+    return runs
+
+
+def _config(grid: Grid, preset: Preset, point: Point) -> Config:
+    nested: dict[str, Any] = {}
+    for name, value in point.items():
+        *tables, last = name.split(".")
+        table = nested
+        for part in tables:
+            table = table.setdefault(part, {})
+        table[last] = value
+    model = grid.changes.get("model")
+    kind = point.get("model.kind", model.get("kind") if isinstance(model, Mapping) else None) or "transformer"
+    try:
+        return override(override(preset_config(preset, kind), grid.changes), nested)
+    except InputError as error:
+        alone = "no such field" in error.expected or len(point) == 1
+        where = ", ".join(f"{name} = {value}" for name, value in ({"model.kind": kind} | dict(point)).items())
+        advice = "" if alone else "; [[exclude]] it?"
+        raise InputError(error.field, error.value, f"{error.expected} (in the grid: {where}{advice})") from None
+
+
+def _is(value: Any, named: Any) -> bool:
+    """Whether a value is the one that [[exclude]] names: a support that is written out, by its name."""
+    return value == named or (isinstance(value, Mapping) and value.get("name") == named)
+
+
+def value_name(value: Any) -> str:
+    """How a field's value is called: a support that is written out has a name of its own."""
+    return str(value["name"] if isinstance(value, Mapping) and "name" in value else value)
+
+
+def short_names(fields: Sequence[str]) -> dict[str, str]:
+    """A field is told by its last word where that is enough."""
+    last = [name.rpartition(".")[2] for name in fields]
+    return {name: (short if last.count(short) == 1 else name) for name, short in zip(fields, last, strict=True)}
+
+
+def _name(config: Config, point: Point, shown: Sequence[str]) -> str:
+    """The model and the values, fit for a directory's name."""
+    words = short_names(shown)
+    values = ",".join(f"{words[name]}={_safe(point[name])}" for name in shown if name in point)
+    if len(values) > LONGEST_NAME:
+        values = sha256(values.encode()).hexdigest()[:12]
+    return f"{config.model.label}-{values or 'base'}"
+
+
+def _safe(value: Any) -> str:
+    return re.sub(r"[^\w+.-]", "_", value_name(value))

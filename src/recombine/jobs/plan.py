@@ -1,0 +1,87 @@
+"""From runs that are wanted to the jobs that are still to be done."""
+
+import hashlib
+from collections.abc import Hashable, Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from recombine.config.schema import Config
+from recombine.config.toml import config_tables, differences, write_toml
+from recombine.errors import InputError
+from recombine.jobs.job import After, Job, JobPart
+from recombine.run.load import custom_model
+from recombine.run.reader import is_done, read_scorecard, read_selection, run_config
+from recombine.run.references import missing_references, reference_file
+from recombine.run.source import CONFIG, REFERENCES, DirectorySource
+from recombine.train.step import compiled_part
+
+
+def jobs_to_do(
+    wanted: Mapping[str, Config], out: Path, after: Iterable[After], resume_anyway: bool = False
+) -> list[Job]:
+    """The runs in order, and before the first that needs them, the references of its seed and support.
+
+    Not all references first: the workers would all compile the same programs, each for itself.
+    """
+    after = tuple(after)
+    jobs: dict[str, Job] = {}
+    for name, config in wanted.items():
+        references = reference_file(config)
+        if references not in jobs and missing_references(out, config):
+            title = f"references {Path(references).stem}"
+            parts = (JobPart(write_toml(config), str(out / REFERENCES)),)
+            jobs[references] = Job(name=title, kind="references", parts=parts, custom=custom_model(config))
+        path = out / name
+        if not (is_done(DirectorySource(path)) and all(_measured(path, kind, config) for kind in after)):
+            jobs[name] = Job(
+                name=name,
+                kind="train",
+                parts=(JobPart(write_toml(config), str(path)),),
+                custom=custom_model(config),
+                resume_anyway=resume_anyway,
+                after=after,
+                shape=_shape(config),
+            )
+    return list(jobs.values())
+
+
+def put_together(jobs: Iterable[Job], wanted: Mapping[str, Config], most: int) -> list[Job]:
+    """With runs of one shape as one job, up to `most` of them, at the place of the first."""
+    found: list[Job] = []
+    open_groups: dict[Hashable, int] = {}
+    for job in jobs:
+        config = wanted.get(job.name)
+        shape = (compiled_part(config), config.measure) if config else None
+        place = open_groups.get(shape)
+        if shape is None or place is None or len(found[place].parts) >= most:
+            open_groups[shape] = len(found)
+            found.append(job)
+            continue
+        first = found[place]
+        parts = (*first.parts, *job.parts)
+        name = f"{first.path.name} and {len(parts) - 1} more"
+        found[place] = msgspec.structs.replace(first, name=name, parts=parts)
+    return found
+
+
+def check_same(wanted: Mapping[str, Config], out: Path) -> None:
+    """Refuse, before anything starts, a directory that has runs of the same names and other settings."""
+    for name, config in wanted.items():
+        path = out / name
+        if not (path / CONFIG).is_file():
+            continue
+        if changed := differences(config_tables(run_config(path)), config_tables(config)):
+            shown = "; ".join(f"{field}: {old} → {new}" for field, (old, new) in changed.items())
+            expected = f"a run of other settings is there ({shown}); name another --out (or --resume-anyway)"
+            raise InputError("out", str(path), expected)
+
+
+def _measured(path: Path, kind: After, config: Config) -> bool:
+    source = DirectorySource(path)
+    stored = read_scorecard(source) if kind == "scorecard" else read_selection(source)
+    return stored is not None and stored.step == config.optimizer.num_steps
+
+
+def _shape(config: Config) -> str:
+    return hashlib.sha256(repr(compiled_part(config)).encode()).hexdigest()[:16]

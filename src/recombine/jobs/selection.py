@@ -1,0 +1,48 @@
+"""What a sweep selects by: a finished run's scores on episodes that nothing is reported on.
+
+The paper selects by the R² on held-out masks. The winner's score on the episodes it was selected by is too good, the
+more so the more configurations there are; so these episodes have a stream of their own.
+"""
+
+from pathlib import Path
+
+from recombine.config.schema import Config
+from recombine.measure.predict import forward_episodes
+from recombine.measure.r2 import score
+from recombine.model.interface import Model
+from recombine.record.score import Score, SplitScore
+from recombine.record.sweep import Selection, SelectionScores
+from recombine.run.directory import write_selection
+from recombine.run.load import TrainedModel
+from recombine.run.reader import SELECTION_FORMAT, last_row, read_selection
+from recombine.run.source import open_run
+from recombine.support.split import TEACHER_SPLITS
+from recombine.task.evaluation import evaluation_splits, selection_episodes
+from recombine.task.teacher import config_teacher
+
+
+def selection_scores(config: Config, model: Model) -> SelectionScores:
+    """In distribution, and out of it where masks are held out."""
+    teacher, found = config_teacher(config), {}
+    for split in TEACHER_SPLITS:
+        if split in evaluation_splits(config):
+            episodes = selection_episodes(config, teacher, split)
+            found[split] = score(forward_episodes(config, model, episodes).y, episodes)
+    return SelectionScores(**found)
+
+
+def store_selection(run: Path, trained: TrainedModel) -> None:
+    """Measured on the newest checkpoint, unless they are there."""
+    source = open_run(run)
+    stored = read_selection(source)
+    if stored is not None and stored.step == trained.step:
+        return
+    row, report = last_row(source), SelectionScores()
+    if row is not None and row.step == trained.step:  # so that the results of a sweep need read nothing else
+        report = SelectionScores(_without_masks(row.in_dist), _without_masks(row.ood))
+    selected = selection_scores(trained.config, trained.model)
+    write_selection(run, Selection(SELECTION_FORMAT, trained.step, selected, report))
+
+
+def _without_masks(score: SplitScore | None) -> Score | None:
+    return None if score is None else Score(score.r2, score.nmse, score.r2_variance, score.mse)

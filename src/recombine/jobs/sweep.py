@@ -1,0 +1,50 @@
+"""A sweep's directory: run directories, and a list of what is wanted of them.
+
+`sweep.jsonl` has a line for each run: its name, its seed, and the values of the fields in which the configurations
+differ. It is all that the results need besides the runs' own scores; no configuration has to be read.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from recombine.errors import InputError
+from recombine.files import NotAFile, make_directories, read_file, remove_unfinished, replace_file
+from recombine.jobs.grid import SweepRun
+from recombine.record.codec import BadRecord, decode, encode
+from recombine.record.sweep import SweepLine
+from recombine.run.archive import open_archive, split_path
+
+LIST = "sweep.jsonl"
+LARGEST = 1 << 28
+
+
+def write_list(out: Path, runs: Sequence[SweepRun]) -> None:
+    """Add the runs to those that are listed already: a sweep can grow by seeds, or by more of its grid."""
+    listed = {line.name: line for line in read_list(out)} if (out / LIST).exists() else {}
+    for run in runs:
+        configuration = run.name.removesuffix(f"-seed{run.config.seed}")
+        num_steps = run.config.optimizer.num_steps
+        listed[run.name] = SweepLine(run.name, configuration, run.config.seed, dict(run.point), num_steps)
+    make_directories(out)
+    remove_unfinished(out / LIST)
+    replace_file(out / LIST, "".join(f"{encode(line)}\n" for line in listed.values()).encode())
+
+
+def has_list(out: Path) -> bool:
+    """Whether a directory, or an archive, is a sweep's."""
+    inside = None if out.is_dir() else split_path(out)
+    return (out / LIST).is_file() if inside is None else open_archive(inside[0]).has(LIST)
+
+
+def read_list(out: Path) -> Iterator[SweepLine]:
+    """The lines of a sweep's directory or archive."""
+    inside = None if out.is_dir() else split_path(out)
+    try:
+        data = read_file(out / LIST, LARGEST) if inside is None else open_archive(inside[0]).read(LIST, LARGEST)
+        lines = [decode(line, SweepLine) for line in data.decode(errors="replace").splitlines()]
+    except (NotAFile, BadRecord) as error:
+        raise InputError("sweep", str(out), f"not a sweep's directory: {LIST} cannot be read ({error})") from error
+    for line in lines:
+        if "/" in line.name:
+            raise InputError("sweep", str(out), f"{LIST} has a line that is not a run's: {line.name}")
+        yield line

@@ -1,0 +1,81 @@
+"""`python -m recombine.jobs.worker`: jobs, one after the other, in a process of its own.
+
+A job comes as a line of JSON on stdin, news goes out as lines of JSON on stdout. When stdin closes, whoever started the
+worker is gone or has no more to do, and it saves and leaves, as on SIGTERM. One process for many jobs: what it has
+compiled for one it has for the next.
+"""
+
+import os
+import queue
+import signal
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from recombine.jobs.execute import execute_job
+from recombine.jobs.job import ERRORS, Job, News, failure, keep_shape
+from recombine.record.codec import decode, encode
+from recombine.run.machine import prepare
+from recombine.run.signals import Interrupted, run_interruptibly
+
+events: IO[str] = sys.stdout
+
+
+def main() -> int:
+    global events
+    events = os.fdopen(os.dup(1), "w", encoding="utf-8")  # a user's model may print: that goes to stderr
+    os.dup2(2, 1)
+    stay_nice()
+    prepare(threads=1)
+    jobs: queue.Queue[Job] = queue.Queue()
+    threading.Thread(target=_receive, args=(jobs,), daemon=True).start()
+    shapes: set[str] = set()
+    while True:
+        job = jobs.get()
+        shapes = forget(shapes, job.shape)
+        try:
+            run_interruptibly(lambda stop, job=job: execute_job(job, stop, _tell), lambda text: None)
+        except Interrupted as interrupted:
+            return 128 + interrupted.signum
+        except ERRORS as error:
+            _tell(failure(error))
+        else:
+            _tell(News(kind="done"))
+
+
+def forget(shapes: set[str], shape: str | None) -> set[str]:
+    """Drop the compiled programs before there are too many: each takes memory."""
+    if shape is None:
+        return shapes
+    kept = keep_shape(shapes, shape)
+    if not shapes <= kept:
+        import jax
+
+        jax.clear_caches()
+    return kept
+
+
+def stay_nice() -> None:
+    """A process that leads a session is scheduled in a group of its own, to which its niceness means nothing on Linux:
+    the group has one, too."""
+    niceness = os.getpriority(os.PRIO_PROCESS, 0)
+    if niceness > 0:
+        with suppress(OSError):
+            Path("/proc/self/autogroup").write_text(str(niceness), encoding="ascii")
+
+
+def _receive(jobs: "queue.Queue[Job]") -> None:
+    for line in sys.stdin:
+        jobs.put(decode(line, Job))
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _tell(news: News) -> None:
+    events.write(f"{encode(news)}\n")
+    events.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

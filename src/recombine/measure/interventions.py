@@ -1,0 +1,199 @@
+"""Interventions: is it inference or execution that fails?
+
+*A model with a latent.* Its latent is replaced before it is executed: by what the true latent maps to (see
+`recombine.measure.modules`), by another task's, by the middle between two tasks' inferred latents.
+
+*A transformer.* At one point of the residual stream, the subspace that the probe reads is set to the value that decodes
+to the true latent, by the smallest change that does it; or to another task's. The control is a change of the same
+size in a random subspace. "Another task" is that of the episode before.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Key
+
+from recombine.measure.evaluated import EvaluatedModel
+from recombine.measure.modules import AffineMap, execute_many, fit_map, scaled_latent
+from recombine.measure.predict import in_chunks
+from recombine.measure.r2 import explained, score
+from recombine.measure.ridge import Ridge
+from recombine.model.batch import given_latent
+from recombine.model.interface import BatchOutput, LatentModel
+from recombine.model.trunk import TrunkModel
+from recombine.record.codec import Record
+from recombine.stream import Stream, stream_key
+from recombine.task.episode import Episode
+from recombine.task.teacher import Teacher
+
+
+class LatentIntervention(Record, frozen=True):
+    """R² with the latent as inferred, and replaced."""
+
+    inferred: float
+    true: float
+    wrong: float
+    interpolated: float | None
+    """Of the middle between two tasks, the share of that task's variance which is explained."""
+    ceiling: float
+    """What perfect modules would reach with `true`: the map has the shrinkage of this model's inference in it."""
+
+
+class LatentInterventions(Record, frozen=True, tag_field="kind", tag="latent", omit_defaults=True):
+    """Of a model that executes its latent."""
+
+    in_dist: LatentIntervention
+    ood: LatentIntervention | None = None
+
+
+class SubspaceIntervention(Record, frozen=True):
+    """R² with the residual stream as it is, and changed at one point."""
+
+    none: float
+    true: float
+    wrong: float
+    random: float
+
+
+class SubspaceAtPoint(Record, frozen=True, omit_defaults=True):
+    """At one point of the residual stream: 1 is after the first block."""
+
+    point: int
+    in_dist: SubspaceIntervention
+    ood: SubspaceIntervention | None = None
+
+
+class SubspaceInterventions(Record, frozen=True, tag_field="kind", tag="subspace"):
+    """Of a transformer, at each point of its residual stream after a block."""
+
+    points: tuple[SubspaceAtPoint, ...]
+
+
+Interventions = LatentInterventions | SubspaceInterventions
+
+
+def measure_interventions(evaluated: EvaluatedModel) -> Interventions | None:
+    """None for a model that has neither a latent to execute nor a trunk."""
+    if evaluated.latent_model is not None:
+        return LatentInterventions(**_on_latent(evaluated, evaluated.latent_model))
+    if isinstance(evaluated.model, TrunkModel) and evaluated.probe is not None:
+        return SubspaceInterventions(tuple(_on_subspaces(evaluated, evaluated.model)))
+    return None
+
+
+def _on_latent(evaluated: EvaluatedModel, model: LatentModel) -> dict[str, LatentIntervention]:
+    teacher, inferred = evaluated.teacher, evaluated.fit_output.latent
+    assert inferred is not None
+    v = scaled_latent(teacher, evaluated.fit_episodes.latent)
+    maps = LatentMaps(fit_map(v, inferred), fit_map(inferred, v))
+    return {
+        split: intervene_on_latent(
+            model, teacher, episodes, evaluated.outputs[split], scaled_latent(teacher, episodes.latent), maps
+        )
+        for split, episodes in evaluated.episodes.items()
+    }
+
+
+def _on_subspaces(evaluated: EvaluatedModel, model: TrunkModel) -> Iterator[SubspaceAtPoint]:
+    assert evaluated.probe is not None
+    for point, fit in enumerate(evaluated.probe.residual[1:], start=1):
+        key = stream_key(evaluated.config.seed, Stream.intervene, point)
+        splits = {
+            split: intervene_on_subspace(model, episodes, evaluated.outputs[split], fit, point, key)
+            for split, episodes in evaluated.episodes.items()
+        }
+        yield SubspaceAtPoint(point, **splits)
+
+
+class LatentMaps(NamedTuple):
+    """Between the scaled latent v and the inferred one, both ways."""
+
+    to_inferred: AffineMap
+    to_v: AffineMap
+
+
+def intervene_on_latent(
+    model: LatentModel,
+    teacher: Teacher,
+    episodes: Episode,
+    output: BatchOutput,
+    v: Float[Array, "E M"],
+    maps: LatentMaps,
+) -> LatentIntervention:
+    """v: the episodes' scaled latents; the maps are fitted in distribution."""
+    assert output.latent is not None
+    mapped = jnp.asarray(maps.to_inferred(v), jnp.float32)
+    perfect = _label(teacher, jnp.asarray(maps.to_v(mapped), jnp.float32), episodes.query_x)
+    x = episodes.query_x
+    middle = (output.latent + jnp.roll(output.latent, 1, axis=0)) / 2
+    truth = _label(teacher, (v + jnp.roll(v, 1, axis=0)) / 2, x)
+    return LatentIntervention(
+        score(output.y, episodes).r2,
+        score(execute_many(model, mapped, x), episodes).r2,
+        score(execute_many(model, jnp.roll(mapped, 1, axis=0), x), episodes).r2,
+        explained(execute_many(model, middle, x), truth),
+        score(perfect, episodes).r2,
+    )
+
+
+@eqx.filter_jit
+def _label(teacher: Teacher, v: Float[Array, "E M"], x: Float[Array, "E d"]) -> Float[Array, "E"]:
+    return jax.vmap(teacher.label_scaled)(v, x)
+
+
+def intervene_on_subspace(
+    model: TrunkModel, episodes: Episode, output: BatchOutput, probe: Ridge, point: int, key: Key[Array, ""]
+) -> SubspaceIntervention:
+    """`probe` reads the residual stream at `point`: 0 is after the embedding, 1 after the first block."""
+    assert output.residual is not None
+    stream, z = np.asarray(output.residual[:, point], np.float64), np.asarray(episodes.latent, np.float64)
+    true = smallest_change(stream, probe, z)
+    wrong = smallest_change(stream, probe, np.roll(z, 1, axis=0))
+    random = in_random_subspace(true, np.asarray(probe.weights), key)
+    r2 = [
+        score(predict_changed(model, episodes, jnp.asarray(c, jnp.float32), point), episodes).r2
+        for c in (true, wrong, random)
+    ]
+    return SubspaceIntervention(score(output.y, episodes).r2, *r2)
+
+
+def smallest_change(stream: np.ndarray, probe: Ridge, z: np.ndarray) -> np.ndarray:
+    """The shortest vector to add to each row so that the probe reads z there.
+
+    The latents of K-hot masks all have the same sum, so that the probe's weights have one direction less than z has
+    entries: what is left of it is rounding, and is not to be inverted.
+    """
+    weights = np.asarray(probe.weights, np.float64)
+    decoded = stream @ weights + np.asarray(probe.intercept, np.float64)
+    return (z - decoded) @ np.linalg.pinv(weights, rcond=1e-5)
+
+
+def in_random_subspace(change: np.ndarray, weights: np.ndarray, key: Key[Array, ""]) -> np.ndarray:
+    """The change, with the probe's subspace turned into a random one: every row keeps its length."""
+    basis, _ = np.linalg.qr(weights)
+    draws = np.asarray(jax.random.normal(key, basis.shape, jnp.float32), np.float64)
+    return change @ basis @ np.linalg.qr(draws)[0].T
+
+
+@eqx.filter_jit
+def predict_changed(
+    model: TrunkModel, episodes: Episode, change: Float[Array, "E embed"], point: int
+) -> Float[Array, "E"]:
+    """The predictions with `change` added to the last token's residual stream at a point."""
+
+    def one(context_x: Array, context_y: Array, query_x: Array, change: Array) -> Float[Array, ""]:
+        X = model.embed(context_x, context_y, query_x)
+        for layer in range(len(model.trunk.blocks)):
+            if layer == point:
+                X = X.at[-1].add(change)
+            X, _ = model.trunk.apply_block(layer, X)
+        if point == len(model.trunk.blocks):
+            X = X.at[-1].add(change)
+        return model.read_out(X, query_x)[0]
+
+    inputs = (*episodes.shown(given_latent(model)), change)
+    return in_chunks(lambda chunk: jax.vmap(one)(*chunk), inputs)

@@ -1,0 +1,1 @@
+"""The references that every score is read against."""

@@ -1,0 +1,115 @@
+"""The references every score is read against: `reference(teacher, episode) -> y`.
+
+A model's R² means something only between them. Most of a task is linear, so ridge on the context alone is a strong
+baseline; the oracle knows the teacher and has to infer only the latent.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float
+
+from recombine.measure.predict import CHUNK
+from recombine.measure.reference.oracle import oracle
+from recombine.measure.reference.trained_tasks import TrainedCovariance, TrainedTask, draw_tasks
+from recombine.measure.ridge import fit_ridge
+from recombine.stream import Stream, stream_key
+from recombine.support.split import Split
+from recombine.support.support import Support
+from recombine.task.episode import Episode
+from recombine.task.sample import teacher_axis
+from recombine.task.teacher import Teacher, init_teacher, task_network
+
+Reference = Callable[[Teacher, Episode], Float[Array, ""]]
+
+RIDGE_STRENGTH = 1.0
+NUM_NEIGHBOURS = 5
+FIT_STEPS = 200
+FIT_LEARNING_RATE = 0.03
+FIT_WEIGHT_DECAY = 0.3
+
+
+def context_mean(teacher: Teacher, episode: Episode) -> Float[Array, ""]:
+    """The mean label of the context: R² = 0 by definition."""
+    return episode.context_y.mean()
+
+
+def ridge(teacher: Teacher, episode: Episode) -> Float[Array, ""]:
+    """Ridge regression on the context, with an intercept."""
+    fit = fit_ridge(episode.context_x, episode.context_y[:, None], RIDGE_STRENGTH)
+    return fit(episode.query_x)[0]
+
+
+def nearest_neighbours(teacher: Teacher, episode: Episode) -> Float[Array, ""]:
+    """The mean label of the context inputs nearest to the query."""
+    distance = jnp.sum((episode.context_x - episode.query_x) ** 2, axis=-1)
+    _, nearest = jax.lax.top_k(-distance, min(NUM_NEIGHBOURS, len(distance)))
+    return episode.context_y[nearest].mean()
+
+
+def fitted_network(teacher: Teacher, episode: Episode) -> Float[Array, ""]:
+    """A task network of the teacher's size, W and a both free, fitted to the context by AdamW."""
+    num_modules, hidden_dim, input_dim = teacher.theta.shape
+    fresh = init_teacher(stream_key(0, Stream.reference), num_modules, input_dim, hidden_dim)
+    W = fresh.task_weights(jnp.ones(num_modules)).astype(episode.context_x.dtype)
+    start = (W, fresh.a.astype(W.dtype))
+    optimizer = optax.adamw(FIT_LEARNING_RATE, weight_decay=FIT_WEIGHT_DECAY)
+
+    def loss(parameters: tuple[Array, Array]) -> Float[Array, ""]:
+        W, a = parameters
+        return jnp.mean((task_network(W, a, episode.context_x) - episode.context_y) ** 2)
+
+    def step(_, carry):
+        parameters, state = carry
+        updates, state = optimizer.update(jax.grad(loss)(parameters), state, parameters)
+        return optax.apply_updates(parameters, updates), state
+
+    parameters, _ = jax.lax.fori_loop(0, FIT_STEPS, step, (start, optimizer.init(start)))
+    W, a = parameters
+    return task_network(W, a, episode.query_x)
+
+
+def known_latent(teacher: Teacher, episode: Episode) -> Float[Array, ""]:
+    """The true task: R² = 1."""
+    return teacher.label(episode.latent, episode.query_x)
+
+
+def make_references(seed: int, teacher: Teacher, support: Support) -> dict[str, Reference]:
+    """All of them (`REFERENCE_NAMES`), for runs of a seed and a support."""
+    tasks = draw_tasks(seed, teacher, support)
+    return {
+        "context_mean": context_mean,
+        "nearest_neighbours": nearest_neighbours,
+        "ridge": ridge,
+        "fitted_network": fitted_network,
+        "trained_task": TrainedTask(tasks.W, tasks.a),
+        "trained_covariance": TrainedCovariance(tasks.W, tasks.a),
+        "oracle": oracle,
+        "known_latent": known_latent,
+    }
+
+
+def predict_reference(reference: Reference, teacher: Teacher, episodes: Episode, split: Split) -> np.ndarray:
+    """The reference's prediction for every episode, computed in float64: yardsticks are not rounded."""
+    with jax.enable_x64(True):
+        reference, teacher, episodes = jax.tree.map(_widen, (reference, teacher, episodes))
+        return np.asarray(_predict(reference, teacher, episodes, split))
+
+
+@eqx.filter_jit
+def _predict(reference: Reference, teacher: Teacher, episodes: Episode, split: Split) -> Float[Array, "E"]:
+    # lax.map maps over every argument: the one teacher of the other splits is closed over instead.
+    if teacher_axis(split) is None:
+        return jax.lax.map(lambda e: reference(teacher, e), episodes, batch_size=CHUNK)
+    return jax.lax.map(lambda pair: reference(*pair), (teacher, episodes), batch_size=CHUNK)
+
+
+def _widen(leaf: Any) -> Any:
+    if not eqx.is_array(leaf):
+        return leaf  # a function
+    return np.asarray(leaf, np.float64) if jnp.issubdtype(leaf.dtype, jnp.floating) else np.asarray(leaf)

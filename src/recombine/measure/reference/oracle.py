@@ -1,0 +1,72 @@
+"""The oracle: the true teacher, with the latent that fits the context best."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from recombine.task.episode import Episode
+from recombine.task.teacher import Teacher, operator_norm
+
+MOST_ITERATIONS = 200
+SOLVED = 1e-10  # of the labels' sum of squares: a thousand times the rounding of float32 labels
+STALLED = 1e4  # the damping at which a start is given up
+SLOW = 1e-3  # the relative gain below which a start is given up
+
+
+def fit_latent(teacher: Teacher, episode: Episode) -> Float[Array, "M"]:
+    """argmin_v Σ_i (y_i − aᵀσ(Σ_m v_m θ_m x_i))² by Levenberg–Marquardt.
+
+    The teacher divides W(z) by its norm, so v stands for z/‖W(z)‖ and is unbounded; no knowledge of the masks is used.
+    The first start is the least-squares fit of σ's linear part (σ(u) ≈ u/2), and with enough context it is all that
+    is needed. Short contexts have local minima: where a start ends in one, the next is tried (each module alone, then
+    all of them alike), until one explains the labels. The best of all is returned.
+    """
+    x, y, a = episode.context_x, episode.context_y, teacher.a
+    M, eye = len(teacher.theta), jnp.eye(len(teacher.theta), dtype=y.dtype)
+    P = jnp.einsum("mhd,nd->nmh", teacher.theta, x)  # what each module makes of each input
+
+    def residual(v: Float[Array, "M"]) -> Float[Array, "n"]:
+        u = jnp.einsum("m,nmh->nh", v, P)
+        return jax.nn.gelu(u, approximate=False) @ a - y
+
+    def loss(v: Float[Array, "M"]) -> Float[Array, ""]:
+        return jnp.sum(residual(v) ** 2)
+
+    def damped_step(J: Float[Array, "n M"], r: Float[Array, "n"], damping: Float[Array, ""]) -> Float[Array, "M"]:
+        gram = J.T @ J
+        scale = jnp.trace(gram) / M + jnp.finfo(gram.dtype).tiny
+        factor = jax.scipy.linalg.cho_factor(gram + damping * scale * eye)
+        return jax.scipy.linalg.cho_solve(factor, J.T @ r)
+
+    linear = damped_step(0.5 * P @ a, y, jnp.asarray(1e-3, y.dtype))
+    mixtures = jnp.concatenate([eye, jnp.ones((1, M), y.dtype)])
+    norms = jax.vmap(operator_norm)(jnp.einsum("sm,mhd->shd", mixtures, teacher.theta))
+    starts = jnp.concatenate([linear[None], mixtures / norms[:, None]])
+    solved = SOLVED * jnp.sum(y**2)
+    relaxed = jnp.asarray(1e-2, y.dtype)
+
+    def unfinished(carry) -> Array:
+        iteration, start, _, _, _, best_loss = carry
+        return (iteration < MOST_ITERATIONS) & (start < len(starts)) & (best_loss > solved)
+
+    def iterate(carry):
+        iteration, start, v, damping, best, best_loss = carry
+        before = loss(v)
+        candidate = v - damped_step(jax.jacfwd(residual)(v), residual(v), damping)
+        after = loss(candidate)
+        better = after < before
+        given_up = (damping > STALLED) | (better & (after > (1 - SLOW) * before) & (after > solved))
+        v, value = jnp.where(better, candidate, v), jnp.where(better, after, before)
+        best, best_loss = jnp.where(value < best_loss, v, best), jnp.minimum(value, best_loss)
+        start = start + given_up
+        v = jnp.where(given_up, starts[jnp.minimum(start, len(starts) - 1)], v)
+        damping = jnp.where(given_up, relaxed, jnp.where(better, jnp.maximum(damping / 8, 1e-9), damping * 4))
+        return iteration + 1, start, v, damping, best, best_loss
+
+    first = (jnp.asarray(0), jnp.asarray(0), starts[0], relaxed, starts[0], loss(starts[0]))
+    return jax.lax.while_loop(unfinished, iterate, first)[4]
+
+
+def oracle(teacher: Teacher, episode: Episode) -> Float[Array, ""]:
+    """The true task network, at the best-fitting latent, on the query."""
+    return teacher.label_scaled(fit_latent(teacher, episode), episode.query_x)

@@ -1,0 +1,28 @@
+"""The references' scores on the episodes that the models of a run are scored on."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from recombine.config.schema import Config
+from recombine.measure.r2 import score
+from recombine.measure.reference.baselines import make_references, predict_reference
+from recombine.record.reference import REFERENCE_NAMES, References, ReferenceScores
+from recombine.task.evaluation import active_modules_episodes, evaluation_episodes, evaluation_splits
+from recombine.task.teacher import config_teacher
+
+
+def reference_scores(config: Config, names: Sequence[str] = REFERENCE_NAMES) -> References:
+    """They depend on the task and the seed, not on the model."""
+    teacher = config_teacher(config)
+    known = make_references(config.seed, teacher, config.task.support)
+    references = {name: known[name] for name in names}
+    found: dict[str, Any] = {name: {"active_modules": {}} for name in references}
+    for split in evaluation_splits(config):
+        teachers, episodes = evaluation_episodes(config, teacher, split)
+        for name, reference in references.items():
+            found[name][split] = score(predict_reference(reference, teachers, episodes, split), episodes)
+    for k, episodes in active_modules_episodes(config, teacher):
+        for name, reference in references.items():
+            predicted = predict_reference(reference, teacher, episodes, "in_dist")
+            found[name]["active_modules"][str(k)] = score(predicted, episodes)
+    return {name: ReferenceScores(**scores) for name, scores in found.items()}

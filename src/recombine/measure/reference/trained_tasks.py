@@ -1,0 +1,64 @@
+"""What knowing the trained tasks gives, and nothing of modules: two references.
+
+On the tasks of training the one is perfect and the other about as good as the models. What a model scores on held-out
+masks says something about combining modules only where it is above both.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from recombine.stream import Stream, stream_key
+from recombine.support.support import Support
+from recombine.task.episode import Episode
+from recombine.task.latent import sample_latent
+from recombine.task.teacher import Teacher, task_network
+
+NUM_TASKS = 512  # on the paper's supports at least 42 of each pair: R² > 0.999 in distribution
+NOISE = 0.01  # of the labels' variance
+
+
+class TrainedTasks(eqx.Module):
+    """Tasks drawn as in training, whoever an episode's teacher is: W of each, and the readout that they share."""
+
+    W: Float[Array, "K h d"]
+    a: Float[Array, "h"]
+
+    def labels(self, x: Float[Array, "n d"]) -> Float[Array, "K n"]:
+        """What each makes of each input; one after the other: at once, a chunk of episodes would need 2 GB."""
+        return jax.lax.map(lambda W: task_network(W, self.a, x), self.W)
+
+
+class TrainedTask(TrainedTasks):
+    """The one that fits the context best: a memory of tasks that combines nothing anew."""
+
+    def __call__(self, teacher: Teacher, episode: Episode) -> Float[Array, ""]:
+        best = jnp.argmin(jnp.sum((self.labels(episode.context_x) - episode.context_y) ** 2, axis=-1))
+        return task_network(self.W[best], self.a, episode.query_x)
+
+
+class TrainedCovariance(TrainedTasks):
+    """The best prediction that is affine in the context's labels: kriging with the tasks' mean and covariance.
+
+    And a little noise: without any, it trusts differences that the trained tasks hardly have, which is best for them
+    and bad for all others.
+    """
+
+    noise: float = eqx.field(default=NOISE, static=True)
+
+    def __call__(self, teacher: Teacher, episode: Episode) -> Float[Array, ""]:
+        y = episode.context_y
+        g = self.labels(jnp.concatenate([episode.context_x, episode.query_x[None]]))
+        mean = g.mean(axis=0)
+        k = (g - mean).T @ (g - mean) / len(g)
+        noise = self.noise * jnp.trace(k[:-1, :-1]) / len(y)
+        factor = jax.scipy.linalg.cho_factor(k[:-1, :-1] + noise * jnp.eye(len(y), dtype=y.dtype))
+        return mean[-1] + k[-1, :-1] @ jax.scipy.linalg.cho_solve(factor, y - mean[:-1])
+
+
+def draw_tasks(seed: int, teacher: Teacher, support: Support) -> TrainedTasks:
+    """The masks take turns."""
+    masks = jnp.asarray(support.masks, jnp.float32)[jnp.arange(NUM_TASKS) % len(support.masks)]
+    z = jax.vmap(sample_latent)(jax.random.split(stream_key(seed, Stream.trained_tasks), NUM_TASKS), masks)
+    return TrainedTasks(jax.vmap(teacher.task_weights)(z), teacher.a)

@@ -1,0 +1,48 @@
+"""The scorecard: what is measured of a finished run besides its metrics.
+
+A measure is a function `measure(evaluated) -> record`, in a file of its own. To add one, write the file, and add one
+field to `Scorecard` and one line to `MEASURES`.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from recombine.config.schema import Config
+from recombine.measure.active_modules import measure_active_modules
+from recombine.measure.evaluated import EvaluatedModel
+from recombine.measure.interventions import Interventions, measure_interventions
+from recombine.measure.modules import Recovery, measure_modules
+from recombine.measure.token_probe import TokenProbes, measure_token_probes
+from recombine.model.build import count_parameters
+from recombine.model.interface import Model
+from recombine.record.codec import Record
+from recombine.record.score import Score
+
+FORMAT = 3
+
+
+class Scorecard(Record, frozen=True, kw_only=True):
+    """The results, as `scorecard.json` holds them. A measure that the model does not allow is None."""
+
+    format: int = FORMAT
+    step: int
+    num_parameters: int
+    active_modules: dict[str, Score]
+    probe_tokens: TokenProbes | None = None
+    modules: Recovery | None = None
+    interventions: Interventions | None = None
+
+
+MEASURES: Mapping[str, Callable[[EvaluatedModel], Any]] = {
+    "active_modules": measure_active_modules,
+    "probe_tokens": measure_token_probes,
+    "modules": measure_modules,
+    "interventions": measure_interventions,
+}
+
+
+def make_scorecard(config: Config, model: Model, step: int) -> Scorecard:
+    """Every measure, on a model after `step` steps."""
+    evaluated = EvaluatedModel(config, model)
+    results = {name: measure(evaluated) for name, measure in MEASURES.items()}
+    return Scorecard(step=step, num_parameters=count_parameters(model), **results)

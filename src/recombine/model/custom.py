@@ -1,0 +1,155 @@
+"""Models of the user's own: any importable class, built as `Class(config, key=key)`.
+
+Code is imported because the command line of this very invocation names it (`import_model`), and for no other reason:
+a configuration in a run directory that names a class is refused until it does.
+"""
+
+import importlib
+import inspect
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from recombine.config.schema import SHIPPED, Config, CustomModelConfig
+from recombine.errors import InputError
+from recombine.model.fast import fast_forward
+from recombine.model.interface import Output, Trace
+from recombine.model.trunk import TrunkModel
+
+_imported: dict[str, Callable[..., Any]] = {}
+
+
+def import_model(kind: str) -> CustomModelConfig:
+    """Import `package.module:Class`, from the current directory or wherever Python finds it."""
+    config = CustomModelConfig(kind)
+    module_name, _, class_name = kind.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found = getattr(importlib.import_module(module_name), class_name)
+    except (Exception, SystemExit) as error:  # whatever the user's module raises, it is theirs to mend
+        hint = "; without .py" if module_name.endswith(".py") else ""
+        raise InputError("model", kind, f"cannot be imported ({_short(error)}){hint}") from error
+    if not callable(found):
+        raise InputError("model", kind, "is not a class")
+    try:
+        inspect.signature(found).bind(config, key=None)
+    except TypeError as error:
+        raise InputError("model", kind, f"cannot be built by Class(config, key=key): {error}") from error
+    except ValueError:  # some of C's have no signature
+        pass
+    _imported[kind] = found
+    return config
+
+
+def build_custom(config: Config, *, key: jax.Array) -> Any:
+    assert isinstance(config.model, CustomModelConfig)
+    kind = config.model.kind
+    if kind in SHIPPED and kind not in _imported:
+        import_model(kind)
+    if kind not in _imported:
+        raise InputError("model.kind", kind, f"a class is imported only where the command names it: --model {kind}")
+    return _imported[kind](config, key=key)
+
+
+def check_custom(config: Config) -> None:
+    """Refuse, before anything is trained, a class that cannot be built, called and differentiated as ours are."""
+    kind = config.model.kind
+    where = f"{kind} must be built by Class(config, key=key) and called as model(context_x, context_y, query_x)"
+    try:
+        model = eqx.filter_jit(build_custom)(config, key=jax.random.key(0))  # compiled, as for training
+    except InputError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise InputError("model", kind, f"cannot be built ({_short(error)}); {where}") from error
+    if not isinstance(model, eqx.Module):
+        raise InputError("model", kind, f"builds a {type(model).__name__}, not an equinox.Module")
+    if not any(eqx.is_inexact_array(leaf) for leaf in jax.tree.leaves(model)):
+        raise InputError("model", kind, "has no parameters")
+    for path, leaf in jax.tree_util.tree_leaves_with_path(model):
+        if eqx.is_inexact_array(leaf) and leaf.dtype != jnp.float32:
+            raise InputError("model", kind, f"parameter {jax.tree_util.keystr(path)} is {leaf.dtype}, not float32")
+    inputs = [array[0] for array in _two_episodes(config, model)]
+    try:
+        if not callable(model):
+            raise TypeError("it has no __call__")
+        inspect.signature(model).bind(*inputs)
+        output = eqx.filter_eval_shape(model, *inputs)
+    except (Exception, SystemExit) as error:
+        raise InputError("model", kind, f"cannot be called ({_short(error)}); {where}") from error
+    if not isinstance(output, Output):
+        found = "an array" if hasattr(output, "shape") else f"a {type(output).__name__}"
+        raise InputError("model", kind, f"returns {found}; it must return Output(y, Trace())")
+    if _shape(output.y) != ():
+        raise InputError("model", kind, f"its y has shape {_shape(output.y)}; it must be one number, ()")
+    try:
+        y, gradient = eqx.filter_jit(eqx.filter_value_and_grad(lambda model: model(*inputs).y))(model)
+    except Exception as error:
+        raise InputError("model", kind, f"cannot be differentiated ({_short(error)})") from error
+    if not np.isfinite(y):
+        raise InputError("model", kind, f"predicts {y} before it is trained; it must be a finite number")
+    if not any(np.any(leaf) for leaf in jax.tree.leaves(gradient)):
+        raise InputError("model", kind, "its prediction does not depend on its parameters: every gradient is 0")
+    _check_trace(kind, model, output.trace, inputs[2])
+    if config.compute.path == "fast" and isinstance(model, TrunkModel):
+        _check_fast_path(config, model)
+
+
+def _check_trace(kind: str, model: Any, trace: Any, query_x: jax.Array) -> None:
+    """What the measures read of it: the residual stream, the latent, and what executes a latent."""
+    if not isinstance(trace, Trace):
+        raise InputError("model", kind, f"its trace is a {type(trace).__name__}; it must be a Trace, and may be empty")
+    for name, dimensions, words in (("residual", 3, "(points, tokens, embed)"), ("latent", 1, "(latent,)")):
+        value = getattr(trace, name)
+        if value is not None and len(_shape(value) or ()) != dimensions:
+            raise InputError("model", kind, f"its trace.{name} has shape {_shape(value)}; it must be {words}")
+    if trace.latent is None or not hasattr(model, "execute"):
+        return
+    try:
+        y = eqx.filter_eval_shape(lambda model, z: model.execute(z, query_x), model, trace.latent)
+    except Exception as error:
+        raise InputError("model", kind, f"execute(latent, x) cannot be called ({_short(error)})") from error
+    if _shape(y) != ():
+        raise InputError("model", kind, f"execute(latent, x) gives shape {_shape(y)}; it must be one number, ()")
+
+
+def _shape(value: Any) -> Any:
+    return getattr(value, "shape", None)
+
+
+def _short(error: BaseException) -> str:
+    """The kind of an error, its first line (JAX's go on for a page), and where in the user's own code it arose."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if not any(part in f.filename for part in ("site-packages", "recombine", "<frozen"))]
+    where = f", {Path(own[-1].filename).name} line {own[-1].lineno}" if own else ""
+    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}{where}"
+
+
+def _two_episodes(config: Config, model: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Inputs of a batch of two episodes, as the model is shown them."""
+    task, keys = config.task, jax.random.split(jax.random.key(1), 3)
+    pairs = task.episode_length - 1 + bool(getattr(model, "given_latent", False))
+    x = jax.random.normal(keys[0], (2, pairs, task.input_dim))
+    return x, jax.random.normal(keys[1], (2, pairs)), jax.random.normal(keys[2], (2, task.input_dim))
+
+
+def _check_fast_path(config: Config, model: TrunkModel) -> None:
+    """The fast path knows `tokens` and `read_out` alone, and hands `read_out` the last token."""
+    inputs = _two_episodes(config, model)
+    plain = eqx.filter_jit(lambda model, *inputs: jax.vmap(model)(*inputs).y)(model, *inputs)
+    fast = eqx.filter_jit(fast_forward)(model, *inputs).y
+    if not np.allclose(plain, fast, rtol=1e-3, atol=1e-4):
+        raise InputError(
+            "model",
+            config.model.kind,
+            "its read_out reads more than the last token, or it has an embed or __call__ of its own: the fast path "
+            "would train another model; --set compute.path=plain",
+        )

@@ -1,0 +1,41 @@
+"""Pieces of HTML that several pages have: tables, verdict badges, data in a script element."""
+
+import json
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Any
+
+from recombine.study.wording import VERDICT_MARKS, mean_and_band
+
+BADGES = {"holds": "good", "does not hold": "bad", "not enough data": "open"}
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") -> str:
+    """Cells are HTML already. The first of a row is its header."""
+    headers = "".join(f'<th scope="col">{cell}</th>' for cell in head)
+    lines = []
+    for first, *rest in rows:
+        cells = "".join(f'<td data-label="{title}">{cell}</td>' for title, cell in zip(head[1:], rest, strict=True))
+        lines.append(f'<tr><th scope="row">{first}</th>{cells}</tr>')
+    body = "\n".join(lines)
+    inside = f"<thead><tr>{headers}</tr></thead>\n<tbody>{body}</tbody>"
+    return f'<div class="scroll" tabindex="0"><table class="{kind}">{inside}</table></div>'
+
+
+def badge(state: str) -> str:
+    kind, mark = BADGES.get(state, "open"), VERDICT_MARKS.get(state, "?")
+    return f'<span class="badge {kind}"><span aria-hidden="true">{mark}</span> {escape(state)}</span>'
+
+
+def html_with_band(values: Sequence[float]) -> str:
+    """'0.912 [0.902, 0.921]', the band in small type."""
+    mean, band = mean_and_band(values)
+    return f"{mean} <small>{band}</small>" if band else mean
+
+
+def embed_json(data: Any) -> str:
+    """JSON that can stand inside a script element, whatever strings are in it."""
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for letter in "<>&\u2028\u2029":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return text

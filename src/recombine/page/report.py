@@ -1,0 +1,53 @@
+"""The report of a study as one HTML file."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from recombine.page.document import document, write_document
+from recombine.page.report_data import page_data
+from recombine.page.report_sections import (
+    again_section,
+    control_section,
+    explore_section,
+    figure_sections,
+    run_section,
+    score_section,
+    settings,
+    verdict_section,
+)
+from recombine.study.collect import Study
+from recombine.study.series import with_drawable_names
+from recombine.study.verdict import Verdict
+
+TITLE = "Can an in-context learner recombine what it knows?"
+QUESTION = (
+    "A transformer, and a transformer with a hypernetwork bottleneck, learn tasks made of modules in-context: "
+    "do they solve tasks that combine the modules in ways they never trained on?"
+)
+
+
+def write_page(study: Study, verdicts: Sequence[Verdict], path: Path, title: str = TITLE) -> None:
+    """Write the report to `path`, whole or not at all. The same study gives the same bytes."""
+    write_document(path, render_page(study, verdicts, path.parent, title))
+
+
+def render_page(study: Study, verdicts: Sequence[Verdict], directory: Path, title: str = TITLE) -> str:
+    """The page's text; `directory` is where it will be, and the runs' paths are shown as seen from there."""
+    study = with_drawable_names(study)
+    header = f"""<p>{QUESTION}</p>
+<p class="caption">{settings(study)}</p>"""
+    main = f"""<section aria-labelledby="verdicts"><h2 id="verdicts">The claims</h2>
+{verdict_section(verdicts)}</section>
+<noscript><p>The plots need JavaScript; the tables do not.</p></noscript>
+{control_section(study)}
+{figure_sections(study)}
+{explore_section()}
+<section aria-labelledby="scores"><h2 id="scores">Models and references</h2>
+<p class="caption">R² at the last snapshot, mean over seeds.
+A model's score means something only between the references.</p>
+{score_section(study)}</section>
+<section aria-labelledby="runs"><h2 id="runs">Runs</h2>
+{run_section(study, directory)}</section>
+<section aria-labelledby="again"><h2 id="again">Make this again</h2>
+{again_section(study, directory)}</section>"""
+    return document(title, header, main, "study", page_data(study), "report.js")

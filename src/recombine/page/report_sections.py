@@ -1,0 +1,205 @@
+"""The page's words and tables, as HTML. Every name that comes from outside is escaped here."""
+
+import os
+import shlex
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path, PurePosixPath
+
+from recombine.config.schema import CustomModelConfig
+from recombine.figure.contents import FIGURES
+from recombine.figure.panel import Panel
+from recombine.page.html import badge, html_with_band, table
+from recombine.page.report_data import EXPLORE, EXPLORED_SPLITS
+from recombine.run.reader import StoredRun
+from recombine.study.collect import Study, field_value
+from recombine.study.series import model_scores, models, reference_scores, supports
+from recombine.study.verdict import Part, Verdict
+from recombine.study.wording import (
+    COMPARISON_SIGNS,
+    REFERENCE_WORDS,
+    SPLIT_WORDS,
+    VERDICT_MARKS,
+    number,
+    percent,
+    short,
+)
+
+
+def verdict_section(verdicts: Sequence[Verdict]) -> str:
+    rows = [
+        (
+            f'<span class="number">{verdict.number}</span> {escape(verdict.claim)}',
+            escape(verdict.panel).replace("-", "–"),
+            f"<ul class='parts'>{''.join(map(_part, verdict.parts))}</ul><small>{escape(verdict.note)}</small>",
+            badge(verdict.state),
+        )
+        for verdict in verdicts
+    ]
+    if not rows:
+        return "<p>No claim has been judged.</p>"
+    return table(("Claim", "Panel", "Measured", "Verdict"), rows, "stack verdicts")
+
+
+def _part(part: Part) -> str:
+    between = "" if part.low is None else f" [{number(part.low)}, {number(part.high)}]"
+    found = "no data" if part.mean is None else f"<b>{number(part.mean)}</b>{between}"
+    sign, icon = COMPARISON_SIGNS[part.comparison], VERDICT_MARKS[part.state]
+    seeds = f' title="each seed: {", ".join(map(number, part.effects))}"' if len(part.effects) > 1 else ""
+    return (
+        f'<li{seeds}><span role="img" aria-label="{escape(part.state)}">{icon}</span> '
+        f"{escape(part.statistic)}: {found}, "
+        f'<span class="need">criterion {escape(sign)}{short(part.threshold)}</span></li>'
+    )
+
+
+def figure_sections(study: Study) -> str:
+    sections = []
+    for name, figure in FIGURES.items():
+        shown = figure.panels(study)
+        if not any(panel.series for panel in shown):
+            continue
+        plots = "\n".join(plot(panel, (supports(study) or [""])[0]) for panel in shown)
+        sections.append(
+            f'<section aria-labelledby="{name}"><h2 id="{name}">{escape(figure.title)}</h2>'
+            f'<p class="caption">{escape(figure.caption)}</p><div class="grid">{plots}</div></section>'
+        )
+    return "\n".join(sections)
+
+
+def plot(panel: Panel, support: str) -> str:
+    named = f'<span class="support">{escape(support)}</span>'
+    lines = " · ".join(escape(line).replace("{support}", named) for line in panel.subtitle)
+    return (
+        f"<figure><figcaption><h3>{escape(panel.title)}</h3><p>{lines}</p></figcaption>"
+        f'<div class="plot" data-panel="{panel.name}" role="group" aria-label="Plot: {escape(panel.title)}"></div>'
+        "</figure>"
+    )
+
+
+def control_section(study: Study) -> str:
+    """What every plot obeys: the support, the seeds, the models (which are the legend, too)."""
+    boxes = "".join(
+        f'<label class="model"><input type="checkbox" name="model" value="{i}" checked>'
+        f'<span class="swatch" data-model="{i}"></span>{escape(name)}</label>'
+        for i, name in enumerate(models(study))
+    )
+    options = "".join(f'<option value="{i}">{escape(name)}</option>' for i, name in enumerate(supports(study)))
+    seeds = "".join(f'<option value="{seed}">seed {seed}</option>' for seed in sorted({run.seed for run in study.runs}))
+    return (
+        '<form id="controls" aria-label="What the plots show">'
+        f"<fieldset><legend>Models</legend>{boxes}</fieldset>"
+        f'<label>Trained on <select id="support">{options}</select></label>'
+        f'<label>Seeds <select id="seed"><option value="all">all</option>{seeds}</select></label>'
+        "</form>"
+    )
+
+
+def explore_section() -> str:
+    splits = "".join(f'<option value="{split}">{escape(words)}</option>' for split, words in EXPLORED_SPLITS.items())
+    return (
+        '<section aria-labelledby="explore"><h2 id="explore">Any masks together</h2>'
+        '<p class="caption">R² pooled over the episodes of the chosen masks: 1 − Σ n·mse / Σ n·spread.</p>'
+        '<div class="explore"><form id="picker" aria-label="Split and masks">'
+        f'<label>Split <select id="split">{splits}</select></label>'
+        '<fieldset id="masks"><legend>Masks</legend><p class="buttons"><button type="button" id="all">all</button>'
+        '<button type="button" id="none">none</button></p><div id="boxes"></div></fieldset></form>'
+        f'<div><div class="plot" data-panel="{EXPLORE}" role="group" aria-label="Plot: pooled R² over training"></div>'
+        '<div class="scroll" tabindex="0"><table><caption>Pooled R² at the last snapshot</caption><thead><tr>'
+        '<th scope="col">Model</th><th scope="col">R²</th><th scope="col">Interval</th><th scope="col">Seeds</th>'
+        '<th scope="col">Step</th></tr></thead><tbody id="pooled" aria-live="polite"></tbody></table></div></div>'
+        "</div></section>"
+    )
+
+
+def score_section(study: Study) -> str:
+    """Models and references side by side: a score means something only between the references."""
+    parts = []
+    for support in supports(study):
+        runs = [run for run in study.runs if run.support == support]
+        rows = [
+            (f"<b>{escape(model)}</b>", *map(html_with_band, model_scores(runs, model, SPLIT_WORDS)))
+            for model in models(study)
+        ]
+        rows = [row for row in rows if set(row[1:]) != {"–"}]
+        rows += [
+            (words, *map(html_with_band, reference_scores(runs, name, SPLIT_WORDS)))
+            for name, words in REFERENCE_WORDS.items()
+        ]
+        rows = [row for row in rows if set(row[1:]) != {"–"}]
+        if rows:
+            head = ("R²", *SPLIT_WORDS.values())
+            parts.append(f"<h3>Trained on {escape(support)}</h3>{table(head, rows, 'stack scores')}")
+    return "".join(parts) or "<p>No run has been measured yet.</p>"
+
+
+def run_section(study: Study, directory: Path) -> str:
+    rows = []
+    for run in study.runs:
+        state, step, total = run.status.state, run.status.step, run.status.num_steps
+        unfinished = "" if state == "done" else f" <small>{_unfinished(run, step, total)}</small>"
+        rows.append(
+            (
+                escape(run.model),
+                escape(run.support),
+                str(run.seed),
+                f'<span class="state {"good" if state == "done" else "open"}">{escape(state)}</span>{unfinished}',
+                f"{step:,} of {total:,}",
+                f"<code>{escape(relative(run.path, directory))}</code>",
+            )
+        )
+    if not rows:
+        return "<p>No run yet.</p>"
+    return table(("Model", "Support", "Seed", "State", "Steps", "Directory"), rows, "stack runs")
+
+
+def _unfinished(run: StoredRun, step: int, total: int) -> str:
+    if not run.rows:
+        return "nothing measured yet"
+    share = percent(step / total) if total else "?"
+    return f"{share} of its steps: the plots show it up to step {run.rows[-1].step:,}"
+
+
+def again_section(study: Study, directory: Path) -> str:
+    """The commands, to be run from the directory that the page is in."""
+    paths = [relative(run.path, directory) for run in study.runs]
+    parents = dict.fromkeys(PurePosixPath(path).parent.as_posix() for path in paths)
+    report = " ".join(["recombine report", *map(shlex.quote, parents)])
+    lines = [f"<p>The figures and this page, from the runs:</p><pre><code>{escape(report)}</code></pre>"]
+    if paths:
+        train = _train_again(study.runs[0], f"{paths[0]}/config.toml")
+        lines.append(f"<p>One of the runs, from its own configuration:</p><pre><code>{escape(train)}</code></pre>")
+    return "".join(lines) + "<p>Paths are relative to the directory of this page.</p>"
+
+
+def _train_again(run: StoredRun, config: str) -> str:
+    """With the flags, threads and devices that the run's bits depend on, and the class that it is of."""
+    made, model = run.made, run.config.model
+    words = [f"XLA_FLAGS={shlex.quote(made.xla_flags)}"] if made and made.xla_flags else []
+    words += ["recombine train", "--config", shlex.quote(config), "--out again"]
+    if isinstance(model, CustomModelConfig):
+        words.append(f"--model {shlex.quote(model.kind)}")
+    if made:
+        words.append(f"--threads {made.threads}")
+    if made and made.devices > 1:
+        words.append(f"--devices {made.devices}")
+    return " ".join(words)
+
+
+def relative(path: Path, directory: Path) -> str:
+    """A path as seen from the page, so that the page says nothing about the machine."""
+    return Path(os.path.relpath(path, directory)).as_posix()
+
+
+def settings(study: Study) -> str:
+    """What the runs have in common, in a line."""
+    found = {}
+    for words, field in (
+        ("input size", "task.input_dim"),
+        ("hidden size", "task.hidden_dim"),
+        ("episode length", "task.episode_length"),
+        ("episodes per measurement", "measure.episodes"),
+    ):
+        values = {str(field_value(run.config, field)) for run in study.runs}
+        found[words] = ", ".join(f"{int(value):,}" for value in sorted(values, key=int))
+    return " · ".join(f"{words} {escape(value)}" for words, value in found.items())

@@ -1,0 +1,58 @@
+"""Records as JSON: the one place where untyped data becomes typed, and typed data becomes JSON.
+
+Every file of JSON that a run directory holds is read by `decode` and written by `encode`. A value of the wrong type is
+an error that names the place (`$.ood.r2`), never a number that is silently wrong.
+"""
+
+import json
+from math import isfinite
+from typing import Any, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+class Record(msgspec.Struct, frozen=True):
+    """A frozen record. Its fields are the keys of its JSON object, in the same order."""
+
+
+class BadRecord(ValueError):
+    """Data that is not the record it should be."""
+
+
+def decode(data: bytes | str, kind: type[T]) -> T:
+    """The record that a JSON text holds. Keys that the record does not have are ignored."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise BadRecord(str(error) or type(error).__name__) from error
+
+
+def convert(value: Any, kind: type[T]) -> T:
+    """The record that plain data (dictionaries, lists, numbers) holds."""
+    try:
+        return msgspec.convert(value, kind)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise BadRecord(str(error) or type(error).__name__) from error
+
+
+def plain(record: Any) -> Any:
+    """The record as dictionaries, lists and numbers. JSON has no NaN and no infinity: they become None."""
+    return _finite(msgspec.to_builtins(record))
+
+
+def encode(record: Any, indent: int | None = None) -> str:
+    """The record as a JSON text."""
+    return json.dumps(plain(record), indent=indent, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    match value:
+        case float():
+            return value if isfinite(value) else None
+        case dict():
+            return {name: _finite(entry) for name, entry in value.items()}
+        case list() | tuple():
+            return [_finite(entry) for entry in value]
+    return value

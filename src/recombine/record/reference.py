@@ -1,0 +1,45 @@
+"""The references' scores, as a file in `references/` holds them."""
+
+from typing import Any
+
+from recombine.record.codec import Record
+from recombine.record.score import Score
+
+REFERENCE_NAMES = (
+    "context_mean",
+    "nearest_neighbours",
+    "ridge",
+    "fitted_network",
+    "trained_task",
+    "trained_covariance",
+    "oracle",
+    "known_latent",
+)
+
+
+class ReferenceScores(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """The scores of one reference on every split, and on tasks of k active modules."""
+
+    in_dist: Score
+    ood: Score | None = None
+    control: Score
+    control_modules: Score
+    active_modules: dict[str, Score]
+
+    def split(self, split: str) -> Score | None:
+        return getattr(self, split)
+
+    def r2(self, split: str) -> float | None:
+        score = self.split(split)
+        return None if score is None else score.r2
+
+
+References = dict[str, ReferenceScores]
+"""By the name of the reference."""
+
+
+class StoredReferences(Record, frozen=True):
+    """The file: what the scores depend on, and the scores."""
+
+    depends: dict[str, Any]
+    scores: References

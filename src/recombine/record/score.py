@@ -1,0 +1,90 @@
+"""Scores: what is measured at a snapshot, and the row of `metrics.jsonl` that they make."""
+
+from recombine.record.codec import Record
+from recombine.support.split import EVAL_SPLITS, Split
+
+
+class Score(Record, frozen=True):
+    """How well a set of predictions fits."""
+
+    r2: float
+    """1 − Σ (y − ŷ)² / Σ (y − ȳ_context)²: 0 for the context's mean, 1 for the truth."""
+    nmse: float
+    """The ratio itself, 1 − r2, as the paper prints it."""
+    r2_variance: float | None
+    """The other reading of the paper: the denominator is each context's variance of y, summed over episodes. None
+    where the contexts have a single pair, and so no variance."""
+    mse: float
+    """The mean squared error, which is the training loss."""
+
+
+class MaskScore(Record, frozen=True):
+    """The part of a score that the tasks of one mask make. Scores of several masks pool by their episodes."""
+
+    episodes: int
+    r2: float | None
+    mse: float
+    spread: float
+    """The mean of (y − ȳ_context)²: r2 = 1 − mse / spread."""
+
+
+class SplitScore(Score, frozen=True, omit_defaults=True):
+    """The score on the episodes of a split, and on those of each of its masks. The controls have no masks."""
+
+    masks: dict[str, MaskScore] | None = None
+
+
+class LatentProbe(Record, frozen=True, omit_defaults=True):
+    """R² of the teacher's latent, decoded linearly from the latent that the model inferred."""
+
+    in_dist: float | None
+    ood: float | None = None
+
+
+class PointScores(Record, frozen=True, omit_defaults=True):
+    """R² of the teacher's latent, decoded linearly from each point of the residual stream: after the embedding, after
+    each block."""
+
+    in_dist: tuple[float | None, ...]
+    ood: tuple[float | None, ...] | None = None
+
+    def split(self, split: str) -> tuple[float | None, ...] | None:
+        return getattr(self, split)
+
+
+class ProbeScores(PointScores, frozen=True, kw_only=True, omit_defaults=True):
+    """The probe of the read-out token, and of the latent for a model that infers one."""
+
+    latent: LatentProbe | None
+
+
+class MetricsRow(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """One row of `metrics.jsonl`: a snapshot. A support that holds nothing out has no `ood`."""
+
+    step: int
+    loss: float | None
+    """The mean training loss since the row before; None in the first row."""
+    in_dist: SplitScore
+    ood: SplitScore | None = None
+    control: SplitScore
+    control_modules: SplitScore
+    probe: ProbeScores | None
+    """None for a model that shows no residual stream."""
+
+    def split(self, split: str) -> SplitScore | None:
+        return getattr(self, split)
+
+    def splits(self) -> dict[Split, SplitScore]:
+        """The score of every split that was measured."""
+        return {split: score for split in EVAL_SPLITS if (score := self.split(split)) is not None}
+
+    def r2(self, split: str) -> float | None:
+        score = self.split(split)
+        return None if score is None else score.r2
+
+
+def pooled_r2(masks: dict[str, MaskScore] | None, chosen: list[str]) -> float | None:
+    """R² over the episodes of the chosen masks together: 1 − Σ n·mse / Σ n·spread."""
+    scores = [masks[mask] for mask in chosen if mask in masks] if masks else []
+    spread = sum(score.episodes * score.spread for score in scores)
+    return 1 - sum(score.episodes * score.mse for score in scores) / spread if spread else None

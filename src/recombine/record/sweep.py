@@ -1,0 +1,32 @@
+"""What a sweep stores: a line for each run in `sweep.jsonl`, and each finished run's `selection.json`."""
+
+from typing import Any
+
+from recombine.record.codec import Record
+from recombine.record.score import Score
+
+
+class SweepLine(Record, frozen=True):
+    """A run of a sweep: its name, its configuration without the seed, and the values of the fields that vary."""
+
+    name: str
+    configuration: str
+    seed: int
+    point: dict[str, Any]
+    num_steps: int
+
+
+class SelectionScores(Record, frozen=True, omit_defaults=True):
+    """In distribution, and out of it where masks are held out."""
+
+    in_dist: Score | None = None
+    ood: Score | None = None
+
+
+class Selection(Record, frozen=True):
+    """The scores that a sweep selects by, and beside them those that it reports (of the last row of metrics)."""
+
+    format: int
+    step: int
+    select: SelectionScores
+    report: SelectionScores

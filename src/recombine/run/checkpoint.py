@@ -1,0 +1,218 @@
+"""Checkpoints: saved all or nothing, checked when read, two good ones at every instant.
+
+A checkpoint is a directory `step-000001000` of plain files: `state.safetensors`, the texts that belong to the state
+(the configuration, the metrics so far), and `manifest.json` with the SHA-256 of each and of itself. It is written
+under another name, brought to the disk, renamed, read back, and only then is the oldest removed. The order of
+checkpoints is that of their steps; no clock is asked.
+"""
+
+import errno
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from recombine.errors import InputError
+from recombine.files import (
+    NotAFile,
+    make_directory,
+    read_file,
+    remove_directory,
+    rename,
+    sync_directory,
+    write_new,
+)
+from recombine.record.codec import BadRecord, convert, plain
+from recombine.record.run_state import Identity
+
+FORMAT = 1
+KEPT = 2
+LARGEST_MANIFEST = 1 << 20
+STATE, MANIFEST = "state.safetensors", "manifest.json"
+SAVING, REMOVING, DAMAGED = ".saving", ".removing", "damaged-"
+BEFORE = "-before"  # what the newest checkpoint was, while it is being saved anew with one more row of metrics
+
+Manifest = dict[str, Any]  # JSON as it is: its own digest is over every key in it
+
+
+class Checkpoint(NamedTuple):
+    """The arrays and texts of a run after `step` steps, and what made them."""
+
+    step: int
+    arrays: dict[str, np.ndarray]
+    texts: dict[str, str]
+    identity: Identity
+
+
+class DamagedCheckpoint(Exception):
+    """A checkpoint is not what was saved."""
+
+
+def save_checkpoint(directory: Path, checkpoint: Checkpoint) -> Path:
+    """Save, verify, and remove what is older than the newest two."""
+    for name, array in checkpoint.arrays.items():
+        if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
+            raise ArithmeticError(f"{name} is not finite after {checkpoint.step} steps; the last checkpoint is kept")
+    target = checkpoint_path(directory, checkpoint.step)
+    files = {STATE: save(checkpoint.arrays)}
+    files |= {name: text.encode() for name, text in checkpoint.texts.items()}
+    manifest: Manifest = {"format": FORMAT, "step": checkpoint.step, "identity": plain(checkpoint.identity)}
+    manifest["files"] = {name: {"bytes": len(data), "sha256": _sha256(data)} for name, data in files.items()}
+    manifest["sha256"] = _manifest_hash(manifest)
+    files[MANIFEST] = _manifest_bytes(manifest)
+
+    saving = directory / SAVING
+    _clear(saving)
+    make_directory(saving)
+    for name, data in files.items():
+        write_new(saving / name, data)
+    sync_directory(saving)
+    if target.exists() or target.is_symlink():
+        before = target.with_name(target.name + BEFORE)
+        _remove(before)
+        rename(target, before)
+    rename(saving, target)
+    sync_directory(directory)
+    try:
+        read_checkpoint(target)
+    except DamagedCheckpoint as damage:
+        set_aside(target)
+        raise OSError(errno.EIO, f"the disk does not give back what was written ({damage})") from damage
+    _prune(directory)
+    return target
+
+
+def _prune(directory: Path) -> None:
+    """Remove what is older than the newest two good checkpoints."""
+    good: set[int] = set()
+    for path in list_checkpoints(directory):
+        step = _step_of(path)
+        if len(good) == KEPT or step in good:
+            _remove(path)
+            continue
+        try:
+            read_checkpoint(path)
+            good.add(step)
+        except DamagedCheckpoint:
+            pass  # kept: it may be all there is
+
+
+def _remove(path: Path) -> None:
+    """Under another name: what is called step-… is whole, at every instant."""
+    if path.exists() or path.is_symlink():
+        removing = path.with_name(REMOVING)
+        _clear(removing)
+        rename(path, removing)
+        remove_directory(removing)
+
+
+def _clear(path: Path) -> None:
+    """Remove what a process left that was killed in the middle of a save."""
+    if path.exists() or path.is_symlink():
+        remove_directory(path)
+
+
+def checkpoint_path(directory: Path, step: int) -> Path:
+    return directory / f"step-{step:09d}"
+
+
+def list_checkpoints(directory: Path) -> list[Path]:
+    """Every checkpoint, damaged or not, the newest first."""
+    if not directory.is_dir():
+        return []
+    found = [path for path in directory.iterdir() if re.fullmatch(rf"step-\d{{9,10}}({BEFORE})?", path.name)]
+    return sorted(found, key=lambda path: (_step_of(path), not path.name.endswith(BEFORE)), reverse=True)
+
+
+def _step_of(path: Path) -> int:
+    return int(path.name[5:].removesuffix(BEFORE))
+
+
+def set_aside(path: Path) -> Path:
+    """Move a damaged checkpoint out of the way, for people to look at."""
+    aside = path.with_name(DAMAGED + path.name)
+    _clear(aside)
+    rename(path, aside)
+    return aside
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """A checkpoint; `DamagedCheckpoint` if a single bit is not what was saved. Takes no more memory than its files."""
+    if path.is_symlink() or not path.is_dir():
+        raise DamagedCheckpoint(f"{path.name} is not a directory")
+    try:
+        data = read_file(path / MANIFEST, LARGEST_MANIFEST)
+        manifest = json.loads(data)
+    except (NotAFile, ValueError, RecursionError) as error:
+        raise DamagedCheckpoint(f"{path.name}: no readable manifest ({error})") from error
+    step, files, identity = _check_manifest(path, manifest)
+    if data != _manifest_bytes(manifest):
+        raise DamagedCheckpoint(f"{path.name}: {MANIFEST} is not what was saved")
+    contents = {}
+    for name, entry in files.items():
+        try:
+            data = read_file(path / name, entry["bytes"])
+        except NotAFile as error:
+            raise DamagedCheckpoint(f"{path.name}: {error}") from error
+        if len(data) != entry["bytes"] or _sha256(data) != entry["sha256"]:
+            raise DamagedCheckpoint(f"{path.name}: {name} is not what was saved")
+        contents[name] = data
+    try:
+        arrays = load(contents.pop(STATE))
+        texts = {name: data.decode() for name, data in contents.items()}
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise DamagedCheckpoint(f"{path.name}: {error}") from error
+    return Checkpoint(step, arrays, texts, identity)
+
+
+def _check_manifest(path: Path, manifest: Any) -> tuple[int, Mapping[str, Any], Identity]:
+    """The manifest's step, files and identity; whoever wrote it, nothing in it may point out of the directory."""
+    match manifest:
+        case {
+            "format": int(found),
+            "step": int(step),
+            "files": dict(files),
+            "identity": dict(identity),
+            "sha256": str(),
+        }:
+            if manifest.get("sha256") != _manifest_hash(manifest):
+                raise DamagedCheckpoint(f"{path.name}: {MANIFEST} is not what was saved")
+            if found != FORMAT:  # whole, but of another version: not to be set aside
+                raise InputError("checkpoint", str(path), f"has format {found}; this version reads format {FORMAT}")
+        case _:
+            raise DamagedCheckpoint(f"{path.name}: {MANIFEST} lacks what a manifest has")
+    if path.name.removesuffix(BEFORE) != checkpoint_path(path.parent, step).name:
+        raise DamagedCheckpoint(f"{path.name}: {MANIFEST} is that of step {step}")
+    for name, entry in files.items():
+        if not re.fullmatch(r"[a-z_]+\.[a-z]+", name):
+            raise DamagedCheckpoint(f"{path.name}: {MANIFEST} names the file {name!r}")
+        match entry:
+            case {"bytes": int(), "sha256": str()}:
+                pass
+            case _:
+                raise DamagedCheckpoint(f"{path.name}: {MANIFEST} lacks the size or the SHA-256 of {name}")
+    if STATE not in files:
+        raise DamagedCheckpoint(f"{path.name}: {MANIFEST} names no {STATE}")
+    try:
+        return step, files, convert(identity, Identity)
+    except BadRecord as error:
+        raise DamagedCheckpoint(f"{path.name}: {MANIFEST}: {error}") from error
+
+
+def _manifest_bytes(manifest: Manifest) -> bytes:
+    return json.dumps(manifest, indent=2, sort_keys=True).encode()
+
+
+def _manifest_hash(manifest: Manifest) -> str:
+    rest = {name: value for name, value in manifest.items() if name != "sha256"}
+    return _sha256(json.dumps(rest, sort_keys=True).encode())
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,142 @@
+"""The one place that writes run directories: plain files that can be read without Recombine, one writer at a time.
+
+config.toml     the configuration, complete
+metrics.jsonl   a row for each measurement, ordered by step; nothing in it depends on the clock
+timing.jsonl    throughput, time per phase, memory
+checkpoints/    the two newest (see `recombine.run.checkpoint`)
+env.json        what made the run: versions, threads, devices, commands
+status.json     running, done, stopped, interrupted or failed; the step; the error
+lock            held by the process that writes the run
+
+When a run is done, `scorecard.json` or `selection.json` is measured and written beside these.
+"""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from recombine.config.schema import Config
+from recombine.config.toml import Tables, parse_toml, write_toml
+from recombine.errors import InputError
+from recombine.files import (
+    NotAFile,
+    append,
+    check_name,
+    make_directories,
+    read_file,
+    remove_unfinished,
+    replace_file,
+)
+from recombine.record.codec import BadRecord, decode, encode
+from recombine.record.run_state import Environment, RunState, Status, TimingRow
+from recombine.record.score import MetricsRow
+from recombine.record.sweep import Selection
+from recombine.run.lock import take_lock
+from recombine.run.source import CHECKPOINTS, CONFIG, ENV, LOCK, METRICS, SCORECARD, SELECTION, STATUS, TIMING
+
+if TYPE_CHECKING:
+    from recombine.measure.scorecard import Scorecard
+
+
+class RunDirectory:
+    """`with RunDirectory(path) as directory:` holds the lock, which the system frees however the process ends."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.checkpoints = path / CHECKPOINTS
+        self.lock: int | None = None
+
+    def __enter__(self) -> "RunDirectory":
+        check_run_path(self.path)
+        self.lock = take_lock(self.path, LOCK)
+        try:
+            for name in (CONFIG, METRICS, TIMING, ENV, STATUS):
+                remove_unfinished(self.path / name)
+            make_directories(self.checkpoints)  # after the lock, which is what tells a run's directory from another
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.lock is not None:
+            os.close(self.lock)
+            self.lock = None
+
+    def read_config(self) -> Tables | None:
+        """The tables in config.toml, or None in a new directory."""
+        text = self._read(CONFIG)
+        return None if text is None else parse_toml(text, str(self.path / CONFIG))
+
+    def write_config(self, config: Config) -> None:
+        replace_file(self.path / CONFIG, write_toml(config).encode())
+
+    def has_metrics(self) -> bool:
+        return bool(self._read(METRICS))
+
+    def write_metrics(self, text: str) -> None:
+        """Put the metrics back to what they were at a checkpoint."""
+        if self._read(METRICS) != text:
+            replace_file(self.path / METRICS, text.encode())
+
+    def append_metrics(self, row: MetricsRow) -> str:
+        """Add a row, and return its line."""
+        line = f"{encode(row)}\n"
+        append(self.path / METRICS, line.encode())
+        return line
+
+    def append_timing(self, row: TimingRow) -> None:
+        append(self.path / TIMING, f"{encode(row)}\n".encode())
+
+    def mend_timing(self) -> None:
+        """Drop a line that a killed process did not finish."""
+        text = self._read(TIMING) or ""
+        if text and not text.endswith("\n"):
+            replace_file(self.path / TIMING, text[: text.rfind("\n") + 1].encode())
+
+    def read_env(self) -> Environment:
+        """Empty where the file is missing or damaged: it is for people to read, and nothing depends on it."""
+        try:
+            return decode(self._read(ENV) or "{}", Environment)
+        except BadRecord:
+            return Environment()
+
+    def write_env(self, env: Environment) -> None:
+        replace_file(self.path / ENV, f"{encode(env, indent=2)}\n".encode())
+
+    def write_status(self, state: RunState, step: int, num_steps: int, error: str | None = None) -> None:
+        status = Status(state, step, num_steps, os.getpid(), error)
+        replace_file(self.path / STATUS, f"{encode(status, indent=2)}\n".encode())
+
+    def _read(self, name: str) -> str | None:
+        path = self.path / name
+        if not path.exists() and not path.is_symlink():
+            return None
+        try:
+            return read_file(path).decode(errors="replace")
+        except NotAFile as error:
+            raise InputError("out", str(self.path), f"not a run directory: {error}") from error
+
+
+def write_scorecard(run: Path, card: "Scorecard") -> None:
+    replace_file(run / SCORECARD, f"{encode(card, indent=1)}\n".encode())
+
+
+def write_selection(run: Path, selection: Selection) -> None:
+    replace_file(run / SELECTION, f"{encode(selection, indent=1)}\n".encode())
+
+
+def check_run_path(path: Path) -> None:
+    """Refuse, before anything is made, a directory in which no run could live."""
+    check_name("out", path)
+    if path.exists() and not path.is_dir():
+        raise InputError("out", str(path), "is a file; name a directory")
+    if path.is_dir() and not (path / LOCK).exists() and any(path.iterdir()):
+        raise InputError("out", str(path), "a directory with other things in it, and no run; name a new one")
+    parent = path
+    while not parent.exists():
+        parent = parent.parent
+    if not parent.is_dir():
+        raise InputError("out", str(path), f"{str(parent)!r} is a file")
+    if not os.access(parent, os.W_OK):
+        raise InputError("out", str(path), f"the directory {str(parent)!r} cannot be written to")

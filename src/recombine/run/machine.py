@@ -1,0 +1,149 @@
+"""The machine a run is on: its threads and devices, and what else the bits of a run depend on."""
+
+import hashlib
+import os
+import platform
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+from recombine import __version__
+from recombine.checks import check_size
+from recombine.errors import InputError
+from recombine.record.run_state import Identity, Start
+
+COMPILED = "RECOMBINE_COMPILED"  # the directory that we chose; a cluster hands it on with the environment
+THREADS = "RECOMBINE_THREADS"  # left in the environment by `prepare`, for `identity` to record
+
+
+def available_cores() -> int:
+    """The cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def prepare(threads: int | None = None, devices: int = 1, compile_quickly: bool = False) -> None:
+    """Tell XLA, before JAX starts, how many threads and how many CPU devices it gets.
+
+    Compiled quickly, programs run slower and differ in last bits: for work that is mostly compiling. The flag stays in
+    the environment, for workers.
+
+    With several CPU devices each runs single-threaded: XLA's own threads would only compete with them. Its pool then
+    needs more threads than there are devices, because each device blocks one while it waits for the others: with
+    as many, the first exchange never ends.
+    """
+    if threads is not None:
+        check_size("threads", threads, most=4096)
+    check_size("devices", devices, most=4096)
+    if threads not in (None, 1) and devices > 1:
+        raise InputError("threads", threads, f"with {devices} devices each has one thread; leave one of the two out")
+    if compile_quickly and "xla_backend_optimization_level" not in os.environ.get("XLA_FLAGS", ""):
+        _add_flag("--xla_backend_optimization_level=0")
+    if _jax_has_started():
+        if threads is None and devices == 1:
+            return
+        raise InputError("threads", threads, f"(and devices = {devices}) are settled before JAX starts; it has started")
+    count = 1 if devices > 1 else threads or available_cores()
+    _keep_compiled()
+    os.environ[THREADS] = str(count)
+    os.environ["NPROC"] = str(count if devices == 1 else 2 * devices)
+    if devices > 1:
+        _add_flag("--xla_cpu_multi_thread_eigen=false")
+        import jax
+
+        jax.config.update("jax_num_cpu_devices", devices)
+
+
+def identity(devices: int = 1, vmapped: int = 1) -> Identity:
+    """Everything that the bits of a run depend on besides its configuration."""
+    import jax
+
+    device = jax.devices()[0]
+    return Identity(
+        recombine=__version__,
+        jax=version("jax"),
+        jaxlib=version("jaxlib"),
+        numpy=version("numpy"),
+        optax=version("optax"),
+        equinox=version("equinox"),
+        x64=bool(jax.config.jax_enable_x64),  # pyright: ignore[reportAttributeAccessIssue]
+        platform=device.platform,
+        device=_processor() if device.platform == "cpu" else device.device_kind,
+        features=_short_hash(_processor_flags()) if device.platform == "cpu" else "",
+        devices=devices,
+        threads=int(os.environ.get(THREADS, available_cores())),
+        xla_flags=os.environ.get("XLA_FLAGS", ""),
+        together=vmapped,
+    )
+
+
+def this_start(step: int, identity: Identity) -> Start:
+    """A start of a run, as `env.json` records it: the command, Python, the system and other versions."""
+    return Start(
+        step=step,
+        identity=identity,
+        python=platform.python_version(),
+        system=platform.platform(),
+        cores=available_cores(),
+        versions={name: version(name) for name in ("safetensors", "jaxtyping")},
+        command=("recombine", *sys.argv[1:]),
+    )
+
+
+def peak_memory() -> int:
+    """The most resident memory this process has had, in bytes.
+
+    On Linux not from `getrusage`, whose maximum starts from that of the process which started this one.
+    """
+    status = Path("/proc/self/status")
+    if status.is_file():
+        for line in status.read_text(encoding="ascii", errors="replace").splitlines():
+            if line.startswith("VmHWM:"):
+                return 1024 * int(line.split()[1])
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def _keep_compiled() -> None:
+    """Have JAX keep what it compiles, for the next run and for workers side by side: most of a short run is compiling.
+
+    Machine code is for one kind of processor: each has a directory of its own, as home directories may be shared.
+    JAX's own variable, set by the user, goes before; empty, it keeps nothing.
+    """
+    given = os.environ.get("JAX_COMPILATION_CACHE_DIR")
+    if given is None or given == os.environ.get(COMPILED):  # ours, perhaps from another machine
+        home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+        kind = _short_hash(f"{_processor()} {_processor_flags()}")
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(home) / "recombine" / f"compiled-{kind}")
+        os.environ[COMPILED] = os.environ["JAX_COMPILATION_CACHE_DIR"]
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+
+
+def _add_flag(flag: str) -> None:
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}".strip()
+
+
+def _short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _processor_flags() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8", errors="replace").splitlines() if info.is_file() else []
+    return next((line for line in lines if line.startswith(("flags", "Features"))), platform.machine())
+
+
+def _jax_has_started() -> bool:
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    return bridge is not None and bridge.backends_are_initialized()
+
+
+def _processor() -> str:
+    """XLA compiles for the processor it runs on, so another model may give other bits."""
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()

@@ -1,0 +1,61 @@
+"""Where a run resumes: at its newest good checkpoint, if nothing else has changed since."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from recombine.config.schema import Config
+from recombine.config.toml import config_tables, differences, parse_toml
+from recombine.errors import InputError
+from recombine.record.codec import decode, plain
+from recombine.record.run_state import Identity
+from recombine.record.score import MetricsRow
+from recombine.run.checkpoint import Checkpoint, DamagedCheckpoint, list_checkpoints, read_checkpoint, set_aside
+from recombine.run.directory import RunDirectory
+from recombine.run.load import LOSSES
+from recombine.run.source import CONFIG, METRICS
+
+
+def newest_checkpoint(directory: RunDirectory, say: Callable[[str], None]) -> Checkpoint | None:
+    """None in a new directory. Damaged checkpoints are set aside; if no other is left, the run cannot resume."""
+    paths = list_checkpoints(directory.checkpoints)
+    for path in paths:
+        try:
+            checkpoint = read_checkpoint(path)
+            for name in (CONFIG, METRICS):
+                if name not in checkpoint.texts:
+                    raise DamagedCheckpoint(f"{path.name} has no {name}")
+            if LOSSES not in checkpoint.arrays:
+                raise DamagedCheckpoint(f"{path.name} has no {LOSSES}")
+        except DamagedCheckpoint as damage:
+            say(f"damaged checkpoint, set aside as {set_aside(path).name}: {damage}")
+        else:
+            return checkpoint
+    if paths or directory.has_metrics():
+        expected = "the run has no good checkpoint left to resume from; to start again, name a new directory"
+        raise InputError("out", str(directory.path), expected)
+    return None
+
+
+def what_changed(
+    directory: RunDirectory, newest: Checkpoint | None, config: Config, identity: Identity
+) -> dict[str, tuple[Any, Any]]:
+    """The settings that are not those the run was made with, and what its bits depend on: before and now."""
+    stored = parse_toml(newest.texts[CONFIG], CONFIG) if newest else directory.read_config()
+    changed = differences(stored, config_tables(config)) if stored else {}
+    if newest and not _is_finished(newest, config):  # what is only reported depends on no machine
+        # How many runs are trained together may change, as sweeps grow: every start records how many at most.
+        before, now = (plain(msgspec.structs.replace(one, together=1)) for one in (newest.identity, identity))
+        changed |= differences({"machine": before}, {"machine": now})
+    return changed
+
+
+def last_metrics(metrics: str) -> MetricsRow | None:
+    """The last row of the text of a metrics file, if there is one."""
+    return decode(metrics.splitlines()[-1], MetricsRow) if metrics else None
+
+
+def _is_finished(newest: Checkpoint, config: Config) -> bool:
+    last = last_metrics(newest.texts[METRICS])
+    return newest.step == config.optimizer.num_steps and last is not None and last.step == newest.step

@@ -1,0 +1,153 @@
+"""Where a run is read from: its directory, or its part of an archive. Readers need not know which."""
+
+import os
+import stat
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from recombine.errors import InputError
+from recombine.files import read_end, read_file
+from recombine.run.archive import Archive, is_archive, open_archive, split_path
+
+CONFIG, METRICS, TIMING, ENV, STATUS, LOCK, CHECKPOINTS = (
+    "config.toml",
+    "metrics.jsonl",
+    "timing.jsonl",
+    "env.json",
+    "status.json",
+    "lock",
+    "checkpoints",
+)
+SCORECARD, SELECTION = "scorecard.json", "selection.json"  # measured when the run is done
+WEIGHTS = "model.safetensors"  # of a run that was exported with its parameters
+REFERENCES = "references"  # a directory beside the runs
+DEPTH = 3  # how far below a directory runs are looked for
+
+
+class RunSource(ABC):
+    """The files of one run."""
+
+    path: Path
+    """The directory; or the archive's path with the run's name behind it."""
+
+    @property
+    def name(self) -> str:
+        return self.path.resolve().name
+
+    @abstractmethod
+    def has(self, name: str) -> bool:
+        """Whether a file of this name is there."""
+
+    @abstractmethod
+    def read(self, name: str, most: int | None = None) -> bytes:
+        """A file's content. Raises `NotAFile`; links are not followed, and nothing longer than `most` is read."""
+
+    @abstractmethod
+    def read_end(self, name: str, most: int) -> bytes:
+        """The last bytes of a file, `most` of them or all there are."""
+
+    @abstractmethod
+    def read_beside(self, directory: str, name: str, most: int) -> bytes:
+        """A file of a directory that stands beside the run."""
+
+    @abstractmethod
+    def has_parameters(self) -> bool:
+        """Whether a model can be made of it: it has a checkpoint, or was exported with its parameters."""
+
+
+class DirectorySource(RunSource):
+    """A run directory."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def has(self, name: str) -> bool:
+        return (self.path / name).exists()
+
+    def read(self, name: str, most: int | None = None) -> bytes:
+        return read_file(self.path / name, most)
+
+    def read_end(self, name: str, most: int) -> bytes:
+        return read_end(self.path / name, most)
+
+    def read_beside(self, directory: str, name: str, most: int) -> bytes:
+        return read_file(self.path.parent / directory / name, most)
+
+    def has_parameters(self) -> bool:
+        with suppress(OSError):
+            if stat.S_ISREG(os.lstat(self.path / WEIGHTS).st_mode):
+                return True
+        with suppress(OSError), os.scandir(self.path / CHECKPOINTS) as entries:
+            return any(entry.name.startswith("step-") for entry in entries)
+        return False
+
+
+class ArchiveSource(RunSource):
+    """A run in an archive."""
+
+    def __init__(self, archive: Archive, prefix: str):
+        self.archive, self.prefix = archive, prefix
+        self.path = archive.path / prefix
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    def has(self, name: str) -> bool:
+        return self.archive.has(self._member(name))
+
+    def read(self, name: str, most: int | None = None) -> bytes:
+        return self.archive.read(self._member(name), most)
+
+    def read_end(self, name: str, most: int) -> bytes:
+        return self.read(name)[-most:]
+
+    def read_beside(self, directory: str, name: str, most: int) -> bytes:
+        parent = self.prefix.rpartition("/")[0]
+        return self.archive.read("/".join(filter(None, (parent, directory, name))), most)
+
+    def has_parameters(self) -> bool:
+        return self.has(WEIGHTS)
+
+    def _member(self, name: str) -> str:
+        return f"{self.prefix}/{name}" if self.prefix else name
+
+
+def open_run(path: Path) -> RunSource:
+    """The run at a path: a directory, or `ARCHIVE.zip/NAME`."""
+    inside = None if path.is_dir() else split_path(path)
+    source = DirectorySource(path) if inside is None else ArchiveSource(open_archive(inside[0]), inside[1])
+    if not source.has(CONFIG):
+        what = "not a run directory: it has no" if path.exists() or inside else "no such directory, and so no"
+        raise InputError("run", str(path), f"{what} {CONFIG}")
+    return source
+
+
+def find_runs(path: Path, depth: int = DEPTH) -> Iterator[RunSource]:
+    """The run itself, or those below a directory or in an archive."""
+    if is_archive(path):
+        archive = open_archive(path)
+        ends = f"/{CONFIG}"
+        for name in sorted(name for name in archive.names() if name.endswith(ends)):
+            yield ArchiveSource(archive, name.removesuffix(ends))
+    elif (path / CONFIG).is_file():
+        yield DirectorySource(path)
+    elif path.is_dir():
+        for child in sorted(path.iterdir()):
+            if is_archive(child) or (
+                depth and child.is_dir() and not child.is_symlink() and not child.name.startswith(".")
+            ):
+                yield from find_runs(child, depth - 1)
+    elif split_path(path) is not None:
+        yield open_run(path)
+
+
+def require_runs(path: Path, field: str = "runs") -> list[RunSource]:
+    """The runs at a path, at least one."""
+    found = list(find_runs(path))
+    if not found:
+        what = f"no run in it (a run directory has a {CONFIG})" if path.exists() else "no such directory"
+        raise InputError(field, str(path), what)
+    return found

@@ -1,0 +1,290 @@
+"""One run: trains a model, measures it and stores both, and resumes where it was left.
+
+Everything a run needs to resume is in its newest checkpoint: the state, the losses since the last row of metrics, the
+rows so far and the configuration. What was written after that checkpoint is made again, bit for bit.
+"""
+
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from recombine.checks import check_number, check_size
+from recombine.config.schema import Config
+from recombine.config.toml import write_toml
+from recombine.errors import InputError
+from recombine.measure.snapshot import SnapshotEpisodes, measure_parts, snapshot_episodes
+from recombine.model.weights import named_arrays, replace_arrays
+from recombine.record.run_state import Change, Environment, Identity, RunState, TimingRow
+from recombine.record.score import MetricsRow
+from recombine.run.checkpoint import Checkpoint, save_checkpoint
+from recombine.run.directory import RunDirectory
+from recombine.run.load import LOSSES
+from recombine.run.machine import identity, peak_memory, this_start
+from recombine.run.resume import last_metrics, newest_checkpoint, what_changed
+from recombine.run.signals import StopSignal
+from recombine.run.source import CONFIG, METRICS
+from recombine.train.loop import Snapshot, check_devices, train
+from recombine.train.step import State, Tasks, config_tasks, init_state
+
+PHASES = ("start", "compile", "train", "measure", "save")
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a run is executed. Nothing here changes its result, but for last bits: `devices` and `vmapped` do."""
+
+    devices: int = 1
+    save_every: float = 60.0  # seconds
+    stop_at: int | None = None
+    resume_anyway: bool = False
+    vmapped: int = 1  # how many runs one program trains
+
+    def __post_init__(self) -> None:
+        check_number("save_every", self.save_every, least=0.0)
+        if self.stop_at is not None:
+            check_size("stop_at", self.stop_at, least=0, most=2**31 - 1)
+
+
+class Progress(NamedTuple):
+    """Where a run is: the steps done, the mean loss of the last ones, and the newest row of metrics."""
+
+    step: int
+    loss: float | None
+    row: MetricsRow | None
+
+
+def execute_run(
+    config: Config,
+    path: Path,
+    options: RunOptions | None = None,
+    stop: StopSignal | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Generator[Progress, None, None]:
+    """Start or resume the run in the directory, reporting progress; the last report has the final scores."""
+    options = options or RunOptions()
+    check_devices(config, options.devices)
+    with RunDirectory(path) as directory:
+        restored = restore(config, directory, options, say)
+        yield from RunTraining(config, directory, options, stop or StopSignal(), restored).run()
+
+
+class Restored(NamedTuple):
+    """What a run starts from: its newest good checkpoint, or a fresh state in a new directory."""
+
+    state: State
+    step: int
+    metrics: str
+    """The text of metrics.jsonl at that step."""
+    losses: np.ndarray
+    """Since the last row of metrics."""
+    is_new: bool
+    identity: Identity
+    changed: dict[str, tuple[Any, Any]]
+    """The settings that are not those the run was made with, accepted by `--resume-anyway`."""
+    started: float
+    """On the monotonic clock."""
+
+
+def restore(config: Config, directory: RunDirectory, options: RunOptions, say: Callable[[str], None]) -> Restored:
+    """Nothing is written yet: a run that cannot resume is refused here."""
+    started, now = time.monotonic(), identity(options.devices, options.vmapped)
+    newest = newest_checkpoint(directory, say)
+    changed = what_changed(directory, newest, config, now)
+    if changed and not options.resume_anyway:
+        shown = "; ".join(f"{name}: {old} → {new}" for name, (old, new) in changed.items())
+        raise InputError("out", str(directory.path), f"made with other settings: {shown} (--resume-anyway resumes)")
+    state = init_state(config)
+    if newest is None:
+        return Restored(state, 0, "", np.zeros(0, np.float32), True, now, changed, started)
+    arrays = dict(newest.arrays)
+    losses = arrays.pop(LOSSES)
+    state = replace_arrays(state, arrays, f"step {newest.step} of {directory.path}")
+    if newest.step < config.optimizer.num_steps:
+        say(f"resuming at step {newest.step}")
+    return Restored(state, newest.step, newest.texts[METRICS], losses, False, now, changed, started)
+
+
+class RunTraining:
+    """A run in training: what is in memory, and what is on disk already."""
+
+    def __init__(
+        self, config: Config, directory: RunDirectory, options: RunOptions, stop: StopSignal, restored: Restored
+    ):
+        self.config, self.directory, self.options, self.stop = config, directory, options, stop
+        self.num_steps = config.optimizer.num_steps
+        self.last_step = self.num_steps if options.stop_at is None else min(self.num_steps, options.stop_at)
+        self.every = -(-self.num_steps // config.measure.snapshots)
+        self.restored, self.identity = restored, restored.identity
+        self.step, self.state = restored.step, restored.state
+        self.metrics, self.losses = restored.metrics, restored.losses
+        self.row = last_metrics(self.metrics)
+        self.saved_step: int | None = None if restored.is_new else restored.step
+        self.seconds = dict.fromkeys(PHASES, 0.0)
+        self.timed_steps = 0  # those of `seconds["train"]`
+        self.compiled = False  # the first dispatch compiles
+        self.failed = self.finished = False
+        self.saved_at = self.trained_since = time.monotonic()
+
+    @cached_property
+    def tasks(self) -> Tasks:
+        return config_tasks(self.config)
+
+    @cached_property
+    def episodes(self) -> SnapshotEpisodes:
+        return snapshot_episodes(self.config, self.tasks.teacher)
+
+    def run(self) -> Iterator[Progress]:
+        """From here to the end, or to where it is told to stop. However it ends, the directory says so."""
+        try:
+            with self.recording_failure():
+                yield from self.start()
+                devices = self.options.devices
+                snapshots = train(self.config, self.tasks, self.state, self.step, self.every, self.last_step, devices)
+                with self._exit_allowed():  # the first dispatch compiles, which no flag of ours can stop
+                    first = list(islice(snapshots, 1))
+                for snapshot in chain(first, snapshots):
+                    yield self.advance(snapshot)
+                    if self.stop.requested():
+                        break
+                self.finish()
+        except GeneratorExit:
+            self.record_stopped()
+            raise
+
+    @contextmanager
+    def recording_failure(self) -> Iterator[None]:
+        """An error inside is recorded as this run's. Closing the generator does not mark the run as failed."""
+        try:
+            yield
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            self.failed = True
+            with suppress(OSError):  # a full disk, for one: the first error is the one to report
+                self._write_status("failed", str(error) or type(error).__name__)
+            raise
+
+    def start(self) -> Iterator[Progress]:
+        """Write the directory's files, and measure if that is due: up to the first step to be trained."""
+        self._write_start()
+        yield self._progress()
+        with self._exit_allowed():
+            _ = self.tasks, self.episodes  # compiled here, where a signal need not wait
+        self.seconds["start"] = time.monotonic() - self.restored.started
+        if self._measure_is_due() and self._measure() and self.step > 0:
+            self._save()
+        yield self._progress()
+        self.saved_at = self.trained_since = time.monotonic()
+
+    def advance(self, snapshot: Snapshot, trained_at: float | None = None) -> Progress:
+        """Take over what has been trained (by the time `trained_at`, or now); measure and save where that is due."""
+        seconds = (time.monotonic() if trained_at is None else trained_at) - self.trained_since
+        self.seconds["train" if self.compiled else "compile"] += seconds
+        self.timed_steps += len(snapshot.losses) if self.compiled else 0
+        self.compiled = True
+        self.step, self.state = snapshot.step, snapshot.state
+        self.losses = np.concatenate([self.losses, snapshot.losses])
+        measured = self._measure_is_due() and self._measure()
+        ends = self.step == self.last_step or self.stop.requested()
+        if measured or ends or time.monotonic() - self.saved_at >= self.options.save_every:
+            self._save()
+        if measured:
+            self._write_timing()
+            self._write_status("running")
+        self.trained_since = time.monotonic()
+        return Progress(self.step, float(snapshot.losses.mean()), self.row)
+
+    def finish(self) -> None:
+        self.save_if_needed()  # told to stop after `advance` had looked
+        if self.step == self.num_steps and not self._measure_is_due():
+            self._write_status("done")
+        else:
+            self._write_status("interrupted" if self.stop.requested() else "stopped")
+        self.finished = True
+
+    def save_if_needed(self) -> None:
+        if self.saved_step != self.step:
+            self._save()
+
+    def record_stopped(self) -> None:
+        """Save and say so, when the run is left for reasons of others."""
+        if not self.failed and not self.finished:
+            with suppress(OSError):
+                self.save_if_needed()
+                self._write_status("stopped")
+
+    def record_interrupted(self) -> None:
+        self._write_status("interrupted")
+
+    def _write_start(self) -> None:
+        directory, restored = self.directory, self.restored
+        directory.write_config(self.config)
+        directory.write_metrics(self.metrics)
+        directory.mend_timing()
+        env = directory.read_env()
+        changes = [Change(self.step, restored.changed)] if restored.changed else []
+        starts = (*env.starts, this_start(self.step, self.identity))
+        directory.write_env(Environment(starts, (*env.changes, *changes)))
+        self._write_status("running")
+        if restored.is_new:
+            self._save()
+
+    def _exit_allowed(self) -> AbstractContextManager[None]:
+        """Where nothing has changed since the last checkpoint, a signal need not wait."""
+        if self.saved_step != self.step:
+            return nullcontext()
+        return self.stop.exit_allowed(self.record_interrupted)
+
+    def _measure_is_due(self) -> bool:
+        due = self.step % self.every == 0 or self.step == self.num_steps
+        return due and (self.row is None or self.row.step != self.step)
+
+    def _measure(self) -> bool:
+        """Add a row of metrics, unless a signal comes first: the row is then made when the run resumes."""
+        started = time.monotonic()
+        loss = float(np.mean(self.losses, dtype=np.float64)) if len(self.losses) else None
+        parts: dict[str, Any] = {}
+        with self._exit_allowed():
+            for name, part in measure_parts(self.config, self.state.model, self.episodes):
+                parts[name] = part
+                if self.stop.requested():
+                    return False
+        self.row = MetricsRow(step=self.step, loss=loss, **parts)
+        self.metrics += self.directory.append_metrics(self.row)
+        self.losses = np.zeros(0, np.float32)
+        self.seconds["measure"] += time.monotonic() - started
+        return True
+
+    def _save(self) -> None:
+        started = time.monotonic()
+        arrays = named_arrays(self.state) | {LOSSES: self.losses}
+        texts = {CONFIG: write_toml(self.config), METRICS: self.metrics}
+        save_checkpoint(self.directory.checkpoints, Checkpoint(self.step, arrays, texts, self.identity))
+        self.saved_at, self.saved_step = time.monotonic(), self.step
+        self.seconds["save"] += self.saved_at - started
+
+    def _write_timing(self) -> None:
+        steps, seconds = self.timed_steps, self.seconds["train"]
+        rate = steps / seconds if steps and seconds else None
+        row = TimingRow(
+            step=self.step,
+            seconds={phase: round(spent, 4) for phase, spent in self.seconds.items()},
+            steps_per_second=rate,
+            episodes_per_second=None if rate is None else rate * self.config.optimizer.batch_size,
+            peak_memory_bytes=peak_memory(),
+        )
+        self.directory.append_timing(row)
+        self.seconds, self.timed_steps = dict.fromkeys(PHASES, 0.0), 0
+
+    def _write_status(self, state: RunState, error: str | None = None) -> None:
+        self.directory.write_status(state, self.step, self.num_steps, error)
+
+    def _progress(self) -> Progress:
+        return Progress(self.step, None, self.row)

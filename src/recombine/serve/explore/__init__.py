@@ -1,0 +1,1 @@
+"""The explorer: what trained models make of a task that a visitor composes."""

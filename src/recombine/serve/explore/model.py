@@ -1,0 +1,97 @@
+"""A trained model as the explorer has it: its parameters, its teacher, what reads its mind."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from recombine.config.schema import Config
+from recombine.errors import InputError
+from recombine.measure.modules import AffineMap, fit_map, scaled_latent
+from recombine.measure.probe import fit_probe
+from recombine.measure.ridge import Ridge
+from recombine.measure.snapshot import forward_episodes
+from recombine.model.batch import given_latent
+from recombine.model.interface import Model
+from recombine.run.archive import split_path
+from recombine.run.checkpoint import list_checkpoints
+from recombine.run.load import load_model
+from recombine.run.source import CHECKPOINTS, WEIGHTS
+from recombine.stream import Stream
+from recombine.task.sample import sample_masks
+from recombine.task.teacher import Teacher, config_teacher
+
+PROBE_EPISODES = 2_000
+
+
+class Loaded(NamedTuple):
+    """A run's model, and what is needed to read its mind."""
+
+    config: Config
+    model: Model
+    step: int
+    teacher: Teacher
+    probe: Ridge | None
+    """From the last residual stream to the teacher's latent."""
+    latent_dim: int | None
+    """Of a latent that can be changed."""
+    to_inferred: AffineMap | None
+    """From the teacher's scaled latent to the model's own, where that can be changed."""
+    stamp: int
+
+
+def load(path: Path) -> Loaded:
+    stamp = newest(path)
+    _check_no_links(path)
+    config, model, step = load_model(path)
+    if given_latent(model):
+        raise InputError("run", path.name, "is given the latent: there is nothing to infer")
+    teacher, latent_dim = config_teacher(config), _latent_dim(config, model)
+    probe, to_inferred = _fit(config, model, teacher, latent_dim)
+    return Loaded(config, model, step, teacher, probe, latent_dim, to_inferred, stamp)
+
+
+def newest(path: Path) -> int:
+    """Changes when a run's checkpoint does."""
+    inside = None if path.is_dir() else split_path(path)
+    found = [path / CHECKPOINTS, path / WEIGHTS] if inside is None else [inside[0]]
+    return max((one.stat().st_mtime_ns for one in found if one.exists()), default=0)
+
+
+def true_latent(run: Loaded, latent: Float[Array, "M"]) -> np.ndarray:
+    """What the model would infer if its inference were right: the image of the task's latent."""
+    assert run.to_inferred is not None
+    return run.to_inferred(scaled_latent(run.teacher, latent[None])[0])
+
+
+def _fit(
+    config: Config, model: Model, teacher: Teacher, latent_dim: int | None
+) -> tuple[Ridge | None, AffineMap | None]:
+    """On masks trained on: the probe, and the map to the model's latent."""
+    task = config.task
+    episodes = sample_masks(config.seed, Stream.probe, teacher, task.support.masks, task.episode_length, PROBE_EPISODES)
+    output = forward_episodes(config, model, episodes)
+    probe = fit_probe(output, episodes.latent)
+    to_inferred = None
+    if latent_dim is not None and output.latent is not None:
+        to_inferred = fit_map(scaled_latent(teacher, episodes.latent), output.latent)
+    return None if probe is None else probe.residual[-1], to_inferred
+
+
+def _check_no_links(path: Path) -> None:
+    """A run directory may come from anybody: what it points to elsewhere is not read."""
+    checkpoints = path / CHECKPOINTS
+    for one in (checkpoints, *list_checkpoints(checkpoints)):
+        if one.is_symlink():
+            raise InputError("run", path.name, f"its {one.name} is a symbolic link, which serve does not follow")
+
+
+def _latent_dim(config: Config, model: Model) -> int | None:
+    x, y = jnp.zeros((1, config.task.input_dim)), jnp.zeros(1)
+    if not hasattr(model, "execute"):
+        return None
+    latent = jax.eval_shape(lambda: model(x, y, x[0]).trace.latent)
+    return None if latent is None else latent.shape[0]

@@ -1,0 +1,1 @@
+"""Runs read back and compared: collected, averaged over seeds, judged."""

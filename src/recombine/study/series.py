@@ -1,0 +1,156 @@
+"""From runs to the numbers of a figure: series, their means and bands over seeds."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from math import isfinite
+from statistics import fmean
+
+from recombine.record.reference import References, ReferenceScores
+from recombine.record.score import MetricsRow, Score
+from recombine.run.reader import StoredRun
+from recombine.study.collect import Study
+from recombine.study.statistics import band
+from recombine.study.wording import ordered_models
+
+FIGURE_REFERENCES = {"ridge": "ridge", "fitted_network": "fitted network", "oracle": "oracle"}
+
+X = int | str | None
+
+
+@dataclass(frozen=True)
+class Series:
+    """What one run has to show in one panel. `name` tells apart the curves of a run, or names a reference."""
+
+    run: int
+    name: str
+    x: tuple[X, ...]
+    y: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class Point:
+    """The mean over seeds at one x, and the band around it. No mean where a run's value is not finite: leaving that
+    run out would flatter the model."""
+
+    model: str
+    name: str
+    x: X
+    mean: float | None
+    low: float | None
+    high: float | None
+    seeds: int
+
+
+def finite(value: float | None) -> float | None:
+    """A number that can be drawn, or nothing."""
+    return float(value) if value is not None and isfinite(value) else None
+
+
+def over_training(study: Study, name: str, read: Callable[[MetricsRow], float | None]) -> list[Series]:
+    """One series per run that has the value in at least one row."""
+    found = []
+    for i, run in enumerate(study.runs):
+        rows = [(row.step, value) for row in run.rows if (value := read(row)) is not None]
+        if rows:
+            found.append(Series(i, name, tuple(step for step, _ in rows), tuple(finite(value) for _, value in rows)))
+    return found
+
+
+def reference_series(study: Study, split: str, read: Callable[[Score], float] = lambda score: score.r2) -> list[Series]:
+    """The references' value on a split, one series per run and reference."""
+    return [
+        Series(i, label, (None,), (finite(read(score)),))
+        for i, run in enumerate(study.runs)
+        for name, label in FIGURE_REFERENCES.items()
+        if (score := reference_score(run.references, name, split)) is not None
+    ]
+
+
+def reference_score(references: References | None, name: str, split: str) -> Score | None:
+    known: ReferenceScores | None = (references or {}).get(name)
+    return None if known is None else known.split(split)
+
+
+def model_scores(runs: Iterable[StoredRun], model: str, splits: Iterable[str]) -> list[list[float]]:
+    """For each split: the R² at the last snapshot of each of the model's runs that has it."""
+    rows = [run.last for run in runs if run.model == model and run.last is not None]
+    return [[r2 for row in rows if (r2 := finite(row.r2(split))) is not None] for split in splits]
+
+
+def reference_scores(runs: Iterable[StoredRun], name: str, splits: Iterable[str]) -> list[list[float]]:
+    """For each split: a reference's R², once for each seed, whose models share it."""
+    by_seed: dict[int, References] = {}
+    for run in runs:
+        if run.references:
+            by_seed.setdefault(run.seed, run.references)
+    found = [[reference_score(one, name, split) for one in by_seed.values()] for split in splits]
+    return [[score.r2 for score in scores if score is not None and isfinite(score.r2)] for scores in found]
+
+
+def drawable(name: str) -> str:
+    """A name that a chart can show: line separators and the like stop Vega's expressions."""
+    return "".join(letter if letter.isprintable() else "�" for letter in name)
+
+
+def models(study: Study) -> list[str]:
+    return ordered_models(run.model for run in study.runs)
+
+
+def supports(study: Study) -> list[str]:
+    """The supports of a study, the one of panels A to C first: Connected+, or else what there is."""
+    first = ["connected+", "connected", "disconnected"]
+    present = {run.support for run in study.runs}
+    others = sorted(present - set(first))
+    return [name for name in first[:1] + others + first[1:] if name in present]
+
+
+def summarise(study: Study, series: Iterable[Series], chosen: Callable[[StoredRun], bool]) -> list[Point]:
+    """Mean and band over the chosen runs, for each model, name and x."""
+    groups: dict[tuple[str, str, X], list[float | None]] = {}
+    for one in series:
+        run = study.runs[one.run]
+        if chosen(run):
+            for x, y in zip(one.x, one.y, strict=True):
+                groups.setdefault((run.model, one.name, x), []).append(y)
+    points = []
+    for (model, name, x), values in groups.items():
+        numbers = [value for value in values if value is not None]
+        whole = len(numbers) == len(values)
+        low, high = (band(numbers) if whole else None) or (None, None)
+        points.append(Point(model, name, x, fmean(numbers) if whole else None, low, high, len(values)))
+    order = {model: i for i, model in enumerate(models(study))}
+    return sorted(points, key=lambda point: (order[point.model], point.x if isinstance(point.x, int) else 0))
+
+
+@dataclass(frozen=True)
+class ReferencePoint:
+    """The mean of a reference over seeds, at one x."""
+
+    name: str
+    x: X
+    value: float
+
+
+def summarise_references(
+    study: Study, series: Iterable[Series], chosen: Callable[[StoredRun], bool]
+) -> list[ReferencePoint]:
+    """The references' means. The models of one seed and support share theirs, which counts once."""
+    groups: dict[tuple[str, X], dict[tuple[str, int], float]] = {}
+    for one in series:
+        run = study.runs[one.run]
+        if chosen(run):
+            for x, y in zip(one.x, one.y, strict=True):
+                if y is not None:
+                    groups.setdefault((one.name, x), {}).setdefault((run.support, run.seed), y)
+    return [ReferencePoint(name, x, fmean(values.values())) for (name, x), values in groups.items()]
+
+
+def with_drawable_names(study: Study) -> Study:
+    """The study with models and supports renamed so that charts can show them."""
+
+    def clean(run: StoredRun) -> StoredRun:
+        task = run.config.task
+        support = replace(task.support, name=drawable(task.support.name))
+        return replace(run, config=replace(run.config, task=replace(task, support=support)))
+
+    return replace(study, runs=tuple(map(clean, study.runs)))

@@ -1,0 +1,87 @@
+"""The final scores of a study, averaged over seeds: what a terminal's table shows."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+
+from recombine.record.reference import REFERENCE_NAMES, References
+from recombine.record.score import MetricsRow
+from recombine.run.reader import StoredRun
+from recombine.study.collect import Study
+from recombine.study.series import model_scores, models, reference_score, reference_scores, supports
+from recombine.support.split import EVAL_SPLITS
+
+
+@dataclass(frozen=True)
+class FinalScores:
+    """One row of a table: R² by split, and the probe of the last residual stream on held-out masks."""
+
+    r2: Mapping[str, float | None]
+    probe: float | None = None
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """Models and references on the same splits."""
+
+    title: str
+    models: Mapping[str, FinalScores]
+    references: Mapping[str, FinalScores] = field(default_factory=dict)
+
+
+def final_scores(study: Study) -> Iterator[ScoreTable]:
+    """One table for each support."""
+    for support in supports(study):
+        runs = [run for run in study.runs if run.support == support and run.rows]
+        if not runs:
+            continue
+        rows = {}
+        for model in models(study):
+            if any(run.model == model for run in runs):
+                probes = [probe_of(run.last) for run in runs if run.model == model]
+                rows[model] = FinalScores(_means(model_scores(runs, model, EVAL_SPLITS)), _mean(probes))
+        references = {}
+        if any(run.references for run in runs):
+            for name in REFERENCE_NAMES:
+                means = _means(reference_scores(runs, name, EVAL_SPLITS))
+                if any(value is not None for value in means.values()):
+                    references[name] = FinalScores(means)
+        yield ScoreTable(_title(support, runs), rows, references)
+
+
+def row_scores(row: MetricsRow) -> FinalScores:
+    """A single row of metrics as a row of a table."""
+    return FinalScores({split: score.r2 for split, score in row.splits().items()}, probe_of(row))
+
+
+def references_of_run(references: References) -> dict[str, FinalScores]:
+    """A single run's references as rows of a table."""
+    found = {}
+    for name in references:
+        scores = {split: reference_score(references, name, split) for split in EVAL_SPLITS}
+        found[name] = FinalScores({split: score.r2 for split, score in scores.items() if score is not None})
+    return found
+
+
+def probe_of(row: MetricsRow | None) -> float | None:
+    """The probe of the last residual stream, on held-out masks."""
+    return row.probe.ood[-1] if row is not None and row.probe is not None and row.probe.ood else None
+
+
+def _title(support: str, runs: list[StoredRun]) -> str:
+    task, steps = runs[0].config.task, runs[0].num_steps
+    seeds = sorted({run.seed for run in runs})
+    measured = sorted({run.rows[-1].step for run in runs})
+    so_far = f"{measured[0]:,}" + (f" to {measured[-1]:,}" if len(measured) > 1 else "")
+    done = f"{steps:,} steps" if measured == [steps] else f"{so_far} of {steps:,} steps so far"
+    sizes = f"N = {task.episode_length}, d = {task.input_dim}, h = {task.hidden_dim}"
+    return f"Trained on {support}, {done} ({sizes}, seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))})"
+
+
+def _means(columns: Sequence[Sequence[float]]) -> dict[str, float | None]:
+    return {split: _mean(column) for split, column in zip(EVAL_SPLITS, columns, strict=True)}
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None

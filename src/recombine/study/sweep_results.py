@@ -1,0 +1,190 @@
+"""The results of a sweep: its runs as a table, the best of them, and what each field matters.
+
+Selecting and reporting are kept apart: `select_ood` and `select_in_dist` are scores on episodes for selection alone,
+`ood` and `in_dist` those of the last row of metrics.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from recombine.errors import InputError
+from recombine.jobs.grid import value_name
+from recombine.jobs.sweep import read_list
+from recombine.record.sweep import SweepLine
+from recombine.run.archive import open_archive, split_path
+from recombine.run.reader import last_row, read_selection, read_status
+from recombine.run.source import ArchiveSource, DirectorySource, RunSource
+from recombine.study.statistics import band
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+SCORES = ("select_ood", "select_in_dist", "ood", "in_dist")
+COLUMNS = ("name", "configuration", "seed", "num_steps", "state", "step", *SCORES)
+
+
+class Mean(NamedTuple):
+    """Over seeds, with the band around it."""
+
+    mean: float
+    low: float | None
+    high: float | None
+
+
+class Ranked(NamedTuple):
+    """A configuration all of whose seeds are done."""
+
+    configuration: str
+    point: Mapping[str, Any]
+    seeds: int
+    scores: dict[str, Mean]
+    """By name, as in SCORES; one that no run has is left out."""
+
+
+class Importance(NamedTuple):
+    """How much of the variance between configurations a field explains by itself, and the mean at each value."""
+
+    field: str
+    share: float
+    means: list[tuple[Any, float]]
+
+
+class SweepResults(NamedTuple):
+    """What a sweep has come to."""
+
+    states: dict[str, int]
+    fields: list[str]
+    ranked: list[Ranked]
+    """By the mean of `select_ood` (of `select_in_dist` where nothing is held out), the best first."""
+    selected_by: str
+    best_in_dist: Ranked | None
+    importance: list[Importance]
+
+
+def sweep_table(out: Path) -> "tuple[DuckDBPyConnection, list[str]]":
+    """A table `runs` in memory, with a column for each field that the sweep varies; and those fields."""
+    try:
+        import duckdb
+    except ImportError as error:
+        raise InputError("sweep", str(out), "the results need DuckDB: pip install 'recombine[sweep]'") from error
+    lines = list(read_list(out))
+    if not lines:
+        raise InputError("sweep", str(out), "no run is listed in it yet")
+    fields = list(dict.fromkeys(name for line in lines for name in line.point))
+    rows = [_row(out, line) for line in lines]
+    names = [*COLUMNS, *(f"p{i}" for i in range(len(fields)))]
+    columns = [*zip(*rows, strict=True), *(_comparable([line.point.get(f) for line in lines]) for f in fields)]
+    parameters = {name: list(column) for name, column in zip(names, columns, strict=True)}
+    titles = [*COLUMNS, *fields]
+    selected = ", ".join(f'unnest(${n}) AS "{t.replace(chr(34), "")}"' for n, t in zip(names, titles, strict=True))
+    connection = duckdb.connect()
+    connection.execute(f"CREATE TABLE runs AS SELECT {selected}", parameters)
+    connection.execute("SET enable_external_access = false")  # a query is about the runs, and no other file
+    for score in SCORES:  # a column of nothing but NULL has no type of its own
+        connection.execute(f"ALTER TABLE runs ALTER {score} TYPE DOUBLE")
+    return connection, fields
+
+
+def varied(results: SweepResults) -> list[str]:
+    """The fields that have more than one value."""
+    return [f for f in results.fields if len({repr(one.point[f]) for one in results.ranked}) > 1]
+
+
+def value_text(value: Any) -> str:
+    """A field's value; – where a configuration does not have the field."""
+    return "–" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def mean_text(mean: Mean) -> str:
+    return f"{mean.mean:.3f}" + ("" if mean.low is None else f" [{mean.low:.3f}, {mean.high:.3f}]")
+
+
+SCORE_WORDS = {
+    "select_ood": "ood, selecting",
+    "select_in_dist": "in_dist, selecting",
+    "ood": "ood",
+    "in_dist": "in_dist",
+}
+
+
+def sweep_results(out: Path) -> SweepResults:
+    """The runs that are done, ranked; and how many are not."""
+    connection, fields = sweep_table(out)
+    states = dict(connection.execute("SELECT state, count(*) FROM runs GROUP BY state ORDER BY state").fetchall())
+    by_ood = connection.execute("SELECT count(select_ood) FROM runs").fetchall()[0][0]
+    selected_by = "select_ood" if by_ood else "select_in_dist"
+    ranked = list(_ranked(connection, fields, selected_by))
+    best_in_dist = next(_ranked(connection, fields, "select_in_dist"), None)
+    importance = [found for field in fields if (found := _importance(ranked, field, selected_by))]
+    return SweepResults(
+        states, fields, ranked, selected_by, best_in_dist, sorted(importance, key=lambda one: -one.share)
+    )
+
+
+def _row(out: Path, line: SweepLine) -> tuple[Any, ...]:
+    """What is known of a run: of one that is done, from a single small file."""
+    source = _source(out, line.name)
+    head = (line.name, line.configuration, line.seed, line.num_steps)
+    stored = read_selection(source)
+    if stored is not None and stored.step == line.num_steps:
+        scores = (stored.select.ood, stored.select.in_dist, stored.report.ood, stored.report.in_dist)  # as in SCORES
+        return (*head, "done", stored.step, *(score and score.r2 for score in scores))
+    status = read_status(source)
+    if status is None:
+        return (*head, "waiting", 0, None, None, None, None)
+    row = last_row(source)
+    reported = (None, None) if row is None else (row.r2("ood"), row.r2("in_dist"))
+    return (*head, status.state, status.step, None, None, *reported)
+
+
+def _source(out: Path, name: str) -> RunSource:
+    inside = None if out.is_dir() else split_path(out)
+    return DirectorySource(out / name) if inside is None else ArchiveSource(open_archive(inside[0]), name)
+
+
+def _comparable(values: Sequence[Any]) -> list[Any]:
+    """A column has one type: mixed ones become text."""
+    kinds = {type(value) for value in values if value is not None}
+    if len(kinds) == 1 and kinds <= {str, int, float, bool}:
+        return list(values)
+    return [None if value is None else value_name(value) for value in values]
+
+
+def _ranked(connection: "DuckDBPyConnection", fields: Sequence[str], by: str) -> Iterator[Ranked]:
+    names = ", ".join(f'any_value("{name}")' for name in fields)
+    scores = ", ".join(f"list({name}) FILTER ({name} IS NOT NULL)" for name in SCORES)
+    query = f"""
+        SELECT configuration, count(*), {scores}{", " + names if fields else ""} FROM runs
+        GROUP BY configuration HAVING bool_and(state = 'done') AND count({by}) = count(*)
+        ORDER BY avg({by}) DESC, configuration
+    """
+    for configuration, seeds, *rest in connection.execute(query).fetchall():
+        found, point = rest[: len(SCORES)], rest[len(SCORES) :]
+        means = {
+            name: Mean(fmean(values), *(band(values) or (None, None)))
+            for name, values in zip(SCORES, found, strict=True)
+            if values
+        }
+        yield Ranked(configuration, dict(zip(fields, point, strict=True)), seeds, means)
+
+
+def _importance(ranked: Sequence[Ranked], field: str, by: str) -> Importance | None:
+    """None for a field that has one value only, or where all configurations score the same."""
+    groups: dict[Any, list[float]] = {}
+    for one in ranked:
+        groups.setdefault(one.point[field], []).append(one.scores[by].mean)
+    values = [value for group in groups.values() for value in group]
+    if len(groups) < 2:
+        return None
+    mean = sum(values) / len(values)
+    total = sum((value - mean) ** 2 for value in values)
+    means = {value: sum(group) / len(group) for value, group in groups.items()}
+    between = sum(len(groups[value]) * (found - mean) ** 2 for value, found in means.items())
+    return Importance(field, between / total, sorted(means.items(), key=_order)) if total > 0 else None
+
+
+def _order(entry: tuple[Any, float]) -> tuple[str, Any]:
+    value, _ = entry
+    return type(value).__name__ if isinstance(value, str | bool | None) else "", str(value) if value is None else value

@@ -1,0 +1,214 @@
+"""The verdict on each claim: the effect, its interval over seeds, and whether it holds.
+
+The claims and their criteria stand in `recombine.claims`. A claim is judged on finished runs alone, seed by seed: what
+compares two models compares those of one seed, which saw the same teacher and are scored on the same episodes.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from statistics import fmean
+from typing import Literal, NamedTuple
+
+from recombine import paper
+from recombine.claims import CLAIMS, Claim, Statistic
+from recombine.record.codec import Record
+from recombine.run.reader import StoredRun
+from recombine.study.collect import Study
+from recombine.study.series import reference_score
+from recombine.study.statistics import confidence_interval
+
+LEAST_STEPS = 1_000  # a run of fewer judges no claim
+VerdictState = Literal["holds", "does not hold", "not enough data"]
+HOLDS: VerdictState = "holds"
+DOES_NOT_HOLD: VerdictState = "does not hold"
+NOT_ENOUGH: VerdictState = "not enough data"
+
+
+class Part(Record, frozen=True):
+    """One measured comparison of a claim."""
+
+    statistic: str
+    comparison: Literal[">=", "<=", "within"]
+    threshold: float
+    effects: tuple[float, ...]
+    """One for each seed."""
+    mean: float | None
+    low: float | None
+    high: float | None
+    state: VerdictState
+
+
+class Verdict(Record, frozen=True):
+    """A claim, judged."""
+
+    number: int
+    claim: str
+    panel: str
+    parts: tuple[Part, ...]
+    state: VerdictState
+    note: str
+
+
+def judge(study: Study) -> tuple[Verdict, ...]:
+    """The verdict on each of the paper's claims."""
+    return tuple(_judge_claim(claim, study) for claim in CLAIMS)
+
+
+def _judge_claim(claim: Claim, study: Study) -> Verdict:
+    parts = tuple(judge_part(statistic, effects(study, STATISTICS[statistic.name])) for statistic in claim.statistics)
+    states = {part.state for part in parts}
+    state = DOES_NOT_HOLD if DOES_NOT_HOLD in states else NOT_ENOUGH if NOT_ENOUGH in states else HOLDS
+    if too_short(study) and claim.number != 7:
+        state = NOT_ENOUGH
+    return Verdict(claim.number, claim.sentence, claim.panel, parts, state, _note(claim, parts, study))
+
+
+def judge_part(statistic: Statistic, effects: Sequence[float]) -> Part:
+    """With several seeds the whole interval must be on the threshold's side; with one, the effect itself is."""
+    known = tuple(float(effect) for effect in effects)
+    if not known:
+        return Part(statistic.words, statistic.comparison, statistic.threshold, (), None, None, None, NOT_ENOUGH)
+    mean = fmean(known)
+    low, high = confidence_interval(known) or (None, None)
+    least, most = (mean, mean) if low is None or high is None else (low, high)
+    if statistic.comparison == ">=":
+        holds, fails = least >= statistic.threshold, most < statistic.threshold
+    elif statistic.comparison == "within":
+        holds = -statistic.threshold <= least and most <= statistic.threshold
+        fails = most < -statistic.threshold or least > statistic.threshold
+    else:
+        holds, fails = most <= statistic.threshold, least > statistic.threshold
+    state = HOLDS if holds else DOES_NOT_HOLD if fails else NOT_ENOUGH
+    return Part(statistic.words, statistic.comparison, statistic.threshold, known, mean, low, high, state)
+
+
+def too_short(study: Study) -> bool:
+    """Whether the runs are only there to see that everything runs."""
+    return study.runs[0].num_steps < LEAST_STEPS
+
+
+def _note(claim: Claim, parts: Sequence[Part], study: Study) -> str:
+    if claim.number == 7:
+        return "computed, not trained"
+    fewest, seeds = (least_or_most((len(part.effects) for part in parts), default=0) for least_or_most in (min, max))
+    unfinished = sum(not run.finished for run in study.runs)
+    counted = f"{seeds} seed{'' if seeds == 1 else 's'}" if fewest in (0, seeds) else f"{fewest} to {seeds} seeds"
+    notes = [counted, f"{study.runs[0].num_steps:,} steps"]
+    if too_short(study):
+        notes.append(f"too short to judge by (fewer than {LEAST_STEPS:,})")
+    if 1 in (fewest, seeds):
+        notes.append("no interval" if seeds == 1 else "no interval where there is one seed")
+    if unfinished:
+        notes.append(f"{unfinished} run{'' if unfinished == 1 else 's'} unfinished")
+    if any(not part.effects for part in parts):
+        notes += _missing(study, [STATISTICS[statistic.name] for statistic in claim.statistics])
+    return ", ".join(notes)
+
+
+def _missing(study: Study, recipes: Sequence["Recipe"]) -> list[str]:
+    """What a claim cannot be judged without, and is not there."""
+    found = []
+    for model, support, of in dict.fromkeys(needed for recipe in recipes for needed in recipe.needs):
+        runs = [run for run in study.runs if (run.model, run.support) == (model, support)]
+        if not runs:
+            found.append(f"no run of the {model} on {support}")
+        elif not any(run.finished for run in runs):
+            found.append(f"no finished run of the {model} on {support}")
+        elif of in (_in_dist, _ood) and all(run.references is None for run in runs if run.finished):
+            found.append(f"no references for {support}")
+    return list(dict.fromkeys(found))
+
+
+def relative(run: StoredRun, split: str) -> float | None:
+    """The final R² between ridge (0) and the oracle (1) on the same episodes."""
+    r2 = run.last.r2(split) if run.last is not None else None
+    ridge, oracle = (reference_score(run.references, name, split) for name in ("ridge", "oracle"))
+    if r2 is None or ridge is None or oracle is None:
+        return None
+    return (r2 - ridge.r2) / (oracle.r2 - ridge.r2)
+
+
+class Recipe(NamedTuple):
+    """A statistic of a seed: what is read from the final row of each (model, support), and what they make together."""
+
+    needs: tuple[tuple[str, str, Callable[[StoredRun], float | None]], ...]
+    combine: Callable[..., float]
+
+
+def effects(study: Study, recipe: Recipe) -> list[float]:
+    """For each seed that has a finished run of everything that is needed; what needs no run is computed once."""
+    if not recipe.needs:
+        return [recipe.combine()]
+    found = []
+    for seed in study.seeds:
+        values = []
+        for model, support, of in recipe.needs:
+            runs = [r for r in study.runs if (r.model, r.support, r.seed) == (model, support, seed) and r.finished]
+            values.append(of(runs[0]) if runs else None)
+        if None not in values:
+            found.append(recipe.combine(*values))
+    return found
+
+
+T, H = "transformer", "hypertransformer"
+MAIN, CONNECTED, DISCONNECTED = paper.DEFAULT_SUPPORT, "connected", "disconnected"
+
+
+def _in_dist(run: StoredRun) -> float | None:
+    return relative(run, "in_dist")
+
+
+def _ood(run: StoredRun) -> float | None:
+    return relative(run, "ood")
+
+
+def _loss(run: StoredRun) -> float | None:
+    return None if run.last is None else run.last.in_dist.mse
+
+
+def _control(run: StoredRun) -> float | None:
+    return None if run.last is None else run.last.control.r2
+
+
+def _probe(run: StoredRun) -> float | None:
+    """The probe of the last residual stream on held-out masks."""
+    probe = None if run.last is None else run.last.probe
+    return probe.ood[-1] if probe is not None and probe.ood else None
+
+
+def _same(value: float) -> float:
+    return value
+
+
+def _minus(a: float, b: float) -> float:
+    return a - b
+
+
+def _over(a: float, b: float) -> float:
+    return a / b
+
+
+@cache
+def _construction_error() -> float:
+    from recombine.measure.construction_error import construction_error  # it brings JAX
+
+    sizes = (paper.NUM_MODULES, paper.INPUT_DIM, paper.HIDDEN_DIM, 1)
+    error = construction_error(0, *sizes, trials=100, dtype="float32")
+    return error.max_abs_error / error.max_abs_output
+
+
+STATISTICS: dict[str, Recipe] = {
+    "transformer_in_dist": Recipe(((T, MAIN, _in_dist),), _same),
+    "loss_ratio": Recipe(((T, MAIN, _loss), (H, MAIN, _loss)), _over),
+    "transformer_drop": Recipe(((T, MAIN, _in_dist), (T, MAIN, _ood)), _minus),
+    "hypertransformer_ood": Recipe(((H, MAIN, _ood),), _same),
+    "ood_gap": Recipe(((H, MAIN, _ood), (T, MAIN, _ood)), _minus),
+    "transformer_probe": Recipe(((T, MAIN, _probe),), _same),
+    "hypertransformer_probe": Recipe(((H, MAIN, _probe),), _same),
+    "hypertransformer_control": Recipe(((H, MAIN, _control),), _same),
+    "transformer_control": Recipe(((T, MAIN, _control),), _same),
+    "hypertransformer_connected": Recipe(((H, CONNECTED, _ood),), _same),
+    "hypertransformer_support": Recipe(((H, CONNECTED, _ood), (H, DISCONNECTED, _ood)), _minus),
+    "transformer_support": Recipe(((T, CONNECTED, _ood), (T, DISCONNECTED, _ood)), _minus),
+    "construction_error": Recipe((), _construction_error),
+}

@@ -1,0 +1,70 @@
+"""How numbers, models, splits, references and verdicts are written for people: on pages, in tables, in Markdown."""
+
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+
+from recombine.study.statistics import band
+
+KNOWN_MODELS = ("transformer", "hypertransformer", "informed")
+SPLIT_WORDS = {
+    "in_dist": "in distribution",
+    "ood": "held-out masks",
+    "control": "control",
+    "control_modules": "fresh modules",
+}
+REFERENCE_WORDS = {
+    "context_mean": "context mean",
+    "nearest_neighbours": "nearest neighbours",
+    "ridge": "ridge",
+    "fitted_network": "fitted network",
+    "trained_task": "best trained task",
+    "trained_covariance": "trained covariance",
+    "oracle": "oracle",
+    "known_latent": "known latent",
+}
+VERDICT_MARKS = {"holds": "✓", "does not hold": "✗", "not enough data": "?"}
+COMPARISON_SIGNS = {">=": "≥ ", "<=": "≤ ", "within": "within ±"}
+POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def ordered_models(names: Iterable[str]) -> list[str]:
+    """The paper's models first, then custom ones by name: the order of every legend and table."""
+    present = set(names)
+    return [name for name in KNOWN_MODELS if name in present] + sorted(present - set(KNOWN_MODELS))
+
+
+def number(value: float | None) -> str:
+    """Three digits, with a real minus; – where there is none."""
+    if value is None:
+        return "–"
+    return f"{value:.3f}".replace("-", "−") if 1e-3 <= abs(value) < 1000 or value == 0 else short(value)
+
+
+def short(value: float) -> str:
+    """As few digits as say it: 0.5, −2, 3.2·10⁻⁷."""
+    digits, _, exponent = f"{value:.2g}".partition("e")
+    power = f"·10{str(int(exponent)).translate(POWERS)}" if exponent else ""
+    return digits.replace("-", "−") + power
+
+
+def fixed(value: float) -> str:
+    """Three digits, whatever the size: what is next to nothing beside 1 is 0."""
+    return f"{value:.3f}".replace("-0.000", "0.000").replace("-", "−")
+
+
+def mean_and_band(values: Sequence[float]) -> tuple[str, str]:
+    """('0.912', '[0.902, 0.921]'): the second is empty for one seed, or where all seeds agree."""
+    if not values:
+        return "–", ""
+    mean = fixed(fmean(values))
+    ends = [fixed(end) for end in band(values) or ()]
+    return mean, "" if set(ends) <= {mean} else f"[{', '.join(ends)}]"
+
+
+def with_band(values: Sequence[float]) -> str:
+    """'0.912 [0.902, 0.921]'."""
+    return " ".join(filter(None, mean_and_band(values)))
+
+
+def percent(share: float) -> str:
+    return f"{share:.0%}".replace("%", " %")

@@ -1,0 +1,1 @@
+"""Masks and supports: which combinations of modules are trained on, and which are held out. No JAX here."""

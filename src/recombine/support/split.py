@@ -1,0 +1,12 @@
+"""Splits: where an episode comes from."""
+
+from typing import Literal, get_args
+
+Split = Literal["train", "in_dist", "ood", "control", "control_modules"]
+"""control: a fresh teacher for each episode. control_modules: fresh modules θ, the readout `a` kept."""
+
+EVAL_SPLITS: tuple[Split, ...] = get_args(Split)[1:]
+"""The splits that a model is scored on."""
+TEACHER_SPLITS: tuple[Split, ...] = ("in_dist", "ood")
+"""The splits whose tasks are made of the teacher's own modules: they have scores by mask, and a latent to decode."""
+CONTROL_SPLITS: tuple[Split, ...] = ("control", "control_modules")

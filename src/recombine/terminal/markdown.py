@@ -1,0 +1,75 @@
+"""A study's scores and verdicts as Markdown, for a README, an issue or a paper's draft."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from recombine.run.reader import StoredRun
+from recombine.study.collect import Study
+from recombine.study.series import model_scores, models, reference_scores, supports
+from recombine.study.verdict import Part, Verdict
+from recombine.study.wording import COMPARISON_SIGNS, REFERENCE_WORDS, SPLIT_WORDS, number, short, with_band
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
+    """Cells are Markdown already; the first `left` columns are words, the others numbers."""
+    align = ["---"] * left + ["--:"] * (len(head) - left)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, align, *rows))
+
+
+def escaped(name: str) -> str:
+    """A name that comes from outside, as a cell that cannot break the table."""
+    letters = "".join(letter if letter.isprintable() else "�" for letter in name)
+    return "".join(f"\\{letter}" if letter in "\\`*_[]<>|#&" else letter for letter in letters)
+
+
+def study_markdown(study: Study, verdicts: Sequence[Verdict]) -> str:
+    """Everything of a study that is a table."""
+    parts = [f"### Trained on {escaped(support)}\n\n{scores}" for support, scores in score_tables(study)]
+    return "\n\n".join([*parts, f"### Verdicts\n\n{verdict_table(verdicts)}"])
+
+
+def score_tables(study: Study) -> Iterator[tuple[str, str]]:
+    """For each support: R² of the models and of the references at the last snapshot, over seeds."""
+    for support in supports(study):
+        runs = [run for run in study.runs if run.support == support and run.rows]
+        rows = [
+            (f"**{escaped(model)}**", *_cells(model_scores(runs, model, SPLIT_WORDS)), steps(runs, model))
+            for model in models(study)
+        ]
+        rows += [
+            (words, *_cells(reference_scores(runs, name, SPLIT_WORDS)), "") for name, words in REFERENCE_WORDS.items()
+        ]
+        known = [row for row in rows if set(row[1:-1]) != {"–"}]
+        if known:
+            yield support, table(("R²", *SPLIT_WORDS.values(), "steps × seeds"), known)
+
+
+def _cells(columns: Iterable[Sequence[float]]) -> list[str]:
+    return [with_band(column) for column in columns]
+
+
+def steps(runs: Sequence[StoredRun], model: str) -> str:
+    """Of unfinished runs, how far each is."""
+    last = sorted(run.rows[-1].step for run in runs if run.model == model and run.rows)
+    if len(set(last)) == 1:
+        return f"{last[0]:,} × {len(last)}"
+    return ", ".join(f"{step:,}" for step in last)
+
+
+def verdict_table(verdicts: Sequence[Verdict]) -> str:
+    """A row for each statistic, the claim and its verdict in its first."""
+    rows = []
+    for verdict in verdicts:
+        for i, part in enumerate(verdict.parts):
+            head = (str(verdict.number), verdict.claim, f"**{verdict.state}** ({verdict.note})")
+            rows.append((*(head if i == 0 else ("", "", "")), part.statistic, measured(part), criterion(part)))
+    return table(("", "claim", "verdict", "statistic", "measured", "criterion"), rows, left=4)
+
+
+def measured(part: Part) -> str:
+    """The effect with its interval over seeds."""
+    between = "" if part.low is None else f" [{number(part.low)}, {number(part.high)}]"
+    return "–" if part.mean is None else f"{number(part.mean)}{between}"
+
+
+def criterion(part: Part) -> str:
+    return f"{COMPARISON_SIGNS[part.comparison]}{short(part.threshold)}"

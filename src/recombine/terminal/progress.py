@@ -1,0 +1,58 @@
+"""Progress of long work: a live bar on a terminal, plain lines elsewhere."""
+
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from recombine.terminal.rate import Rate, duration
+
+SECONDS_BETWEEN_LINES = 5.0
+
+
+class ProgressDisplay:
+    """`with ProgressDisplay('transformer', total) as display: display.update(step, 'loss 0.01')`"""
+
+    def __init__(self, name: str, total: int, unit: str = "steps", first: int = 0):
+        self.name, self.total, self.unit = name, total, unit
+        self.console = Console(stderr=True, highlight=False)
+        self.last_line = time.monotonic()
+        self.first, self.rate = first, Rate(first)
+        self.bar: Progress | None = None
+        self.bar_task = TaskID(0)
+
+    def __enter__(self) -> Self:
+        if self.console.is_terminal:
+            self.bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("{task.completed}/{task.total} · {task.fields[detail]}"),
+                TextColumn("ETA"),
+                TimeRemainingColumn(),
+                console=self.console,
+            )
+            self.bar.start()
+            self.bar_task = self.bar.add_task(self.name, total=self.total, completed=self.first, detail="compiling")
+        else:
+            self.console.print(f"{self.name}: {self.first}/{self.total} {self.unit}, compiling", soft_wrap=True)
+        return self
+
+    def update(self, done: int, detail: str) -> None:
+        now = time.monotonic()
+        self.rate.update(done, now)
+        rate = self.rate.per_second
+        text = f"{detail} · {rate:.1f} {self.unit}/s" if rate else detail
+        if self.bar is not None:
+            self.bar.update(self.bar_task, completed=done, detail=text)
+        elif now - self.last_line >= SECONDS_BETWEEN_LINES or done == self.total:
+            self.last_line = now
+            remaining = f" · ETA {duration((self.total - done) / rate)}" if rate else ""
+            self.console.print(f"{self.name}: {done}/{self.total} {self.unit} · {text}{remaining}", soft_wrap=True)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self.bar is not None:
+            self.bar.stop()

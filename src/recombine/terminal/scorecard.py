@@ -1,0 +1,72 @@
+"""The examination of a run, for the terminal."""
+
+from collections.abc import Mapping
+
+from recombine.measure.interventions import LatentInterventions, SubspaceInterventions
+from recombine.measure.modules import Recovery
+from recombine.record.codec import plain
+from recombine.record.score import ProbeScores
+from recombine.run.examine import Examined
+from recombine.study.summary import ScoreTable, references_of_run, row_scores
+from recombine.support.split import TEACHER_SPLITS
+from recombine.terminal.tables import print_scores, print_table, r2_text
+
+SHOWN_REFERENCES = ("ridge", "oracle")
+
+
+def print_examined(path: str, examined: Examined) -> None:
+    """Tables: splits beside the references, masks, probe, active modules, modules, interventions."""
+    run, row, card = examined.run, examined.row, examined.scorecard
+    title = f"{path}: {run.model} on {run.support}, seed {run.seed}, step {row.step:,} of {run.num_steps:,}"
+    print_scores(ScoreTable(title, {run.model: row_scores(row)}, references_of_run(examined.references)))
+    masks = {
+        f"{split} {mask}": [r2_text(score.r2), str(score.episodes)]
+        for split in TEACHER_SPLITS
+        if (scores := row.split(split)) is not None
+        for mask, score in sorted((scores.masks or {}).items(), reverse=True)
+    }
+    print_table("by mask", ["R²", "episodes"], masks)
+    if row.probe is not None:
+        _print_probe(row.probe)
+    references = [examined.references[name].active_modules for name in SHOWN_REFERENCES]
+    by_count = {
+        k: [r2_text(score.r2), *(r2_text(scores[k].r2) for scores in references)]
+        for k, score in card.active_modules.items()
+    }
+    print_table("by active modules", [run.model, *SHOWN_REFERENCES], by_count)
+    if card.modules is not None:
+        _print_modules(card.modules)
+    match card.interventions:
+        case LatentInterventions() as found:
+            _print_conditions("latent replaced", {"": found})
+        case SubspaceInterventions() as found:
+            _print_conditions("the probe's subspace set", {f"block {at.point}: ": at for at in found.points})
+
+
+def _print_probe(probe: ProbeScores) -> None:
+    splits = [split for split in TEACHER_SPLITS if probe.split(split) is not None]
+    points = ["embedding", *(f"block {i}" for i in range(1, len(probe.in_dist)))]
+    columns = [probe.split(split) or () for split in splits]
+    rows = {name: [r2_text(column[i]) for column in columns] for i, name in enumerate(points)}
+    if probe.latent is not None:
+        rows["latent"] = [r2_text(getattr(probe.latent, split)) for split in splits]
+    print_table("the latent, linearly decoded", splits, rows)
+
+
+def _print_modules(modules: Recovery) -> None:
+    rows = {
+        entry.mask: [r2_text(entry.r2), r2_text(entry.ceiling), "trained" if entry.trained else ""]
+        for entry in (*modules.single, *modules.pairs)
+    }
+    print_table(f"modules recovered (map R² {r2_text(modules.map_r2)})", ["explained", "ceiling", ""], rows)
+
+
+def _print_conditions(title: str, found: Mapping[str, object]) -> None:
+    """A row for each condition of each place, a column for each split."""
+    first = next(iter(found.values()))
+    splits = [split for split in TEACHER_SPLITS if getattr(first, split) is not None]
+    rows = {}
+    for prefix, at in found.items():
+        columns = [plain(getattr(at, split)) for split in splits]
+        rows |= {f"{prefix}{name}": [r2_text(column[name]) for column in columns] for name in columns[0]}
+    print_table(title, splits, rows)

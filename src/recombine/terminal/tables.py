@@ -1,0 +1,106 @@
+"""Tables for the terminal: supports, scores, verdicts, and the plain table that all of them are."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from recombine.study.summary import FinalScores, ScoreTable
+from recombine.study.verdict import Part, Verdict
+from recombine.study.wording import COMPARISON_SIGNS, VERDICT_MARKS
+from recombine.support.mask import active_modules, format_mask
+from recombine.support.split import EVAL_SPLITS
+from recombine.support.support import Support
+
+MOST_ROWS = 40
+VERDICT_STYLES = {"holds": "green", "does not hold": "red", "not enough data": "yellow"}
+
+
+def print_support(support: Support) -> None:
+    """The masks, the held-out masks and the components of a support."""
+    console = Console()
+    state = "connected" if support.connected else f"disconnected: {len(support.components)} components"
+    # Text, not markup: a name is the user's, and may have brackets in it.
+    console.print(Text(support.name, "bold"), Text(f" {support.num_modules} modules, {state}"))
+    for component in support.components if not support.connected else ():
+        console.print(f"  component of modules {', '.join(map(str, component))}", highlight=False)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("mask")
+    table.add_column("modules")
+    table.add_column("")
+    rows = [(mask, "trained") for mask in support.masks] + [(mask, "held out") for mask in support.held_out]
+    for mask, kind in rows[:MOST_ROWS]:
+        style = "blue" if kind == "trained" else "dark_orange"
+        table.add_row(format_mask(mask), " + ".join(map(str, active_modules(mask))), Text(kind, style))
+    console.print(table)
+    if len(rows) > MOST_ROWS:
+        console.print(f"… and {len(rows) - MOST_ROWS} more masks (all of them with --json)", highlight=False)
+
+
+def print_table(title: str, columns: Sequence[str], rows: Mapping[str, Sequence[str]]) -> None:
+    """Numbers in columns; the title stands over the names of the rows."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column(title)
+    for column in columns:
+        table.add_column(column, justify="right")
+    for name, cells in rows.items():
+        table.add_row(Text(name), *cells)
+    Console(highlight=False).print(table)
+
+
+def print_scores(scores: ScoreTable, console: Console | None = None) -> None:
+    """R² of models and references, a row each, a column per split."""
+    console = console or Console()
+    console.print(Text(scores.title), soft_wrap=True)  # it may name a path, which is not to be broken
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    splits = [split for split in EVAL_SPLITS if any(split in row.r2 for row in scores.models.values())]
+    splits = [split for split in splits if any(row.r2[split] is not None for row in scores.models.values())]
+    decoded = any(row.probe is not None for row in scores.models.values())
+    table.add_column("R²")
+    for name in (*splits, *(["probe"] if decoded else [])):
+        table.add_column(name, justify="right")
+    for style, group in (("", scores.models), ("dim", scores.references)):
+        for name, row in group.items():
+            table.add_row(Text(name, style), *_cells(row, splits, decoded))
+        table.add_section()
+    console.print(table)
+
+
+def _cells(row: FinalScores, splits: Iterable[str], decoded: bool) -> list[str]:
+    cells = [r2_text(row.r2.get(split)) for split in splits]
+    return [*cells, r2_text(row.probe)] if decoded else cells
+
+
+def print_verdicts(verdicts: Sequence[Verdict]) -> None:
+    """Each claim with its verdict, and below it what was measured."""
+    console = Console(highlight=False)
+    for verdict in verdicts:
+        table = Table.grid(padding=(0, 1))
+        table.add_column(no_wrap=True, width=17)
+        table.add_column()
+        words = Text.assemble(f"{verdict.number}. {verdict.claim} ", (verdict.note, "dim"))
+        mark = Text(f"{VERDICT_MARKS[verdict.state]} {verdict.state}", VERDICT_STYLES[verdict.state])
+        table.add_row(mark, words)
+        for part in verdict.parts:
+            table.add_row("", Text(_part_text(part), "dim"))
+        console.print(table)
+
+
+def _part_text(part: Part) -> str:
+    between = "" if part.low is None else f" [{_effect(part.low)}, {_effect(part.high)}]"
+    measured = "–" if part.mean is None else f"{_effect(part.mean)}{between}"
+    criterion = f"{COMPARISON_SIGNS[part.comparison]}{part.threshold:g}"
+    return f"{VERDICT_MARKS[part.state]} {part.statistic}: {measured}, criterion {criterion}"
+
+
+def r2_text(value: float | None) -> str:
+    """With a hyphen for a minus, so that a terminal's output can be parsed."""
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _effect(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.1e}" if 0 < abs(value) < 1e-3 else f"{value:.3f}"

@@ -1,0 +1,162 @@
+"""Every bad value is refused in one line that names the field, the value and what would be right."""
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recombine.config.preset import preset_config
+from recombine.config.schema import Config, HypertransformerConfig, CustomModelConfig, TaskConfig, TransformerConfig
+from recombine.config.toml import config_tables, override, read_config, write_toml
+from recombine.errors import InputError
+
+INTEGERS = [
+    "task.input_dim", "task.hidden_dim", "task.episode_length", "model.embed_dim", "model.num_heads",
+    "model.num_layers", "model.ffn_factor", "optimizer.num_steps", "optimizer.batch_size", "measure.episodes",
+]  # fmt: skip
+NUMBERS = ["optimizer.learning_rate", "optimizer.weight_decay", "optimizer.clip_norm", "optimizer.final_fraction"]
+BAD_INTEGERS = [0, -1, 2**63, 16**5000, 1.5, 4.0, math.nan, math.inf, True, "4", None, [4]]
+BAD_NUMBERS = [-1.0, math.nan, math.inf, -math.inf, 1e308, 2**63 * 10**40, 10**400, 16**5000, True, "1"]
+
+
+def nested(path: str, value: Any) -> dict[str, Any]:
+    for name in reversed(path.split(".")):
+        value = {name: value}
+    return value
+
+
+@pytest.mark.parametrize("field", INTEGERS)
+@pytest.mark.parametrize("value", BAD_INTEGERS, ids=range(len(BAD_INTEGERS)))
+def test_bad_integers(field: str, value: Any) -> None:
+    with pytest.raises(InputError) as refused:
+        override(Config(), nested(field, value))
+    assert refused.value.field == field
+    assert "integer from" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("field", NUMBERS)
+@pytest.mark.parametrize("value", BAD_NUMBERS, ids=range(len(BAD_NUMBERS)))
+def test_bad_numbers(field: str, value: Any) -> None:
+    with pytest.raises(InputError) as refused:
+        override(Config(), nested(field, value))
+    assert refused.value.field == field
+    assert "a number" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": {"num_heads": 3}}, "model.num_heads = 3: must divide model.embed_dim = 128"),
+        ({"model": {"embed_dim": 130}}, "model.num_heads = 4: must divide model.embed_dim = 130"),
+        ({"modle": {}}, "did you mean 'model'?"),
+        ({"model": {"embed_dmi": 64}}, "model.embed_dmi = 64: no such field (did you mean 'embed_dim'?)"),
+        ({"model": {"latent_dim": 6}}, "model.latent_dim = 6: no such field"),
+        ({"model": {"kind": "hypertransfomer"}}, "did you mean 'hypertransformer'?"),
+        ({"model": 3}, "model = 3: a table with the fields"),
+        ({"model": {"causal": 1}}, "model.causal = 1: true or false"),
+        ({"model": {"position_bias": "rotary"}}, "one of per_block, shared, none"),
+        ({"optimizer": {"warmup_steps": 100_000}}, "optimizer.warmup_steps = 100000: an integer from 0 to 99999"),
+        ({"optimizer": {"learning_rate": 0}}, "optimizer.learning_rate = 0.0: a number above 0"),
+        ({"task": {"episode_length": 1}}, "task.episode_length = 1: an integer from 2"),
+        ({"task": {"support": "conected"}}, "did you mean 'connected'?"),
+        ({"task": {"support": 3}}, "support = 3: give a name"),
+        ({"seed": -1}, "seed = -1: an integer from 0 to 4294967295"),
+        ({"teacher_seed": 2**32}, "teacher_seed = 4294967296"),
+        ({"": 1}, "no such field"),
+    ],
+    ids=repr,
+)
+def test_bad_configurations(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as refused:
+        override(Config(), change)
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_construction_validates_too() -> None:
+    with pytest.raises(InputError):
+        TransformerConfig(num_heads=5)
+    with pytest.raises(InputError):
+        HypertransformerConfig(latent_dim=0)
+    with pytest.raises(InputError):
+        TaskConfig(episode_length=1)
+    with pytest.raises(InputError):
+        dataclasses.replace(Config(), seed=-1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[model",
+        "a = ",
+        'x = "unterminated',
+        "\x00",
+        "seed = 1\nseed = 2",
+        "a = " + "[" * 10_000,
+        "seed = " + "1" * 5000,
+    ],
+    ids=lambda t: repr(t[:20]),
+)
+def test_malformed_toml(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(text)
+    with pytest.raises(InputError, match="is not valid TOML"):
+        read_config(path, Config())
+
+
+def test_unreadable_files(tmp_path: Path) -> None:
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    for path in (tmp_path / "missing.toml", tmp_path, tmp_path / "binary.toml"):
+        with pytest.raises(InputError, match="cannot be read"):
+            read_config(path, Config())
+
+
+@pytest.mark.parametrize("kind", ["transformer", "hypertransformer"])
+@pytest.mark.parametrize("preset", ["smoke", "quick", "paper"])
+def test_toml_round_trip(tmp_path: Path, preset: Any, kind: Any) -> None:
+    """What is written is complete: read on top of any other configuration, it gives the same one back."""
+    config = dataclasses.replace(preset_config(preset, kind), seed=3, teacher_seed=5)
+    path = tmp_path / "config.toml"
+    path.write_text(write_toml(config))
+    assert read_config(path, Config()) == config
+    assert read_config(path, Config(model=HypertransformerConfig())) == config
+
+
+def test_a_custom_support_survives_the_round_trip(tmp_path: Path) -> None:
+    config = override(Config(), {"task": {"support": {"name": "mine", "masks": ["110", "011"], "held_out": ["111"]}}})
+    path = tmp_path / "config.toml"
+    path.write_text(write_toml(config))
+    assert read_config(path, Config()) == config
+    assert config.task.num_modules == 3
+    assert config_tables(config)["task"]["support"]["held_out"] == ["111"]
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists))
+def test_no_value_makes_a_field_crash(value: Any) -> None:
+    """Whatever is given, the answer is a configuration or an InputError."""
+    for field in ("task.support", "model.embed_dim", "optimizer.learning_rate", "model.kind", "model.causal", "seed"):
+        try:
+            override(Config(), nested(field, value))
+        except InputError as refused:
+            assert "\n" not in str(refused)
+
+
+def test_weight_decay_follows_the_model() -> None:
+    """Table 3 has 0.1 for the transformer and 0 for the hypertransformer; what is given stays."""
+    assert Config().optimizer.weight_decay == 0.1
+    assert Config(model=HypertransformerConfig()).optimizer.weight_decay == 0.0
+    assert override(Config(), {"model": {"kind": "hypertransformer"}}).optimizer.weight_decay == 0.0
+    given = {"model": {"kind": "hypertransformer"}, "optimizer": {"weight_decay": 0.3}}
+    assert override(Config(), given).optimizer.weight_decay == 0.3
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_an_option_that_is_not_finite_is_refused(value: float) -> None:
+    """A configuration with one would differ from itself, and its run could never go on."""
+    with pytest.raises(InputError, match=r"model\.options\.start = (nan|inf): must be finite"):
+        CustomModelConfig("package.module:Class", (("start", value),))

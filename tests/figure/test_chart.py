@@ -1,0 +1,144 @@
+"""A panel's view of its numbers: the range, the ticks, the labels, and what a point tells."""
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recombine.figure.chart import LABEL_GAP, spread_out
+from recombine.figure.compose import draw_figure
+from recombine.study.collect import Study
+from tests.study.studies import make_run, whole_study
+
+
+def panel_layers(chart: Any, title: str) -> list[dict[str, Any]]:
+    return next(one for one in chart.to_dict()["concat"] if title in one["title"]["text"])["layer"]
+
+
+def view(chart: Any, title: str) -> list[float]:
+    """The range of a panel's values, the same for all its layers, which keep to it."""
+    scales = [one["encoding"]["y"]["scale"] for one in panel_layers(chart, title) if "scale" in one["encoding"]["y"]]
+    assert scales
+    assert all(scale == scales[0] and scale["clamp"] for scale in scales)
+    return scales[0]["domain"]
+
+
+def test_one_bad_snapshot_does_not_squash_the_picture(results: Any) -> None:
+    """The studies' first snapshot has an OOD R² of −40."""
+    assert view(results, "A\u2002R²") == [0.0, 1.0]
+    text = json.dumps(results.to_dict()["concat"][-1], ensure_ascii=False)
+    assert "Beyond the view: at its edge" in text
+    assert "C, hypertransformer fresh teacher: −2.48" in text
+
+
+@pytest.mark.parametrize(
+    ("early", "late", "ridge", "expected"),
+    [
+        (-40.0, 0.9, 0.7, [0.5, 1.0]),
+        (0.2, 0.9, 0.4, [0.0, 1.0]),
+        (0.9, 0.3, 0.7, [0.0, 1.0]),
+        (0.9, -0.2, 0.7, [-0.5, 1.0]),
+    ],
+)
+def test_the_view_is_of_what_was_learned_and_of_the_references(
+    early: float, late: float, ridge: float, expected: list[float]
+) -> None:
+    run = make_run("transformer", "connected+", 0)
+    assert run.references is not None
+    rows = [{**row, "ood": {**row["ood"], "r2": early if row["step"] < 500 else late}} for row in run.rows]
+    references = {**run.references, "ridge": {**run.references["ridge"], "ood": {"r2": ridge}}}
+    chart = draw_figure(Study((replace(run, rows=tuple(rows), references=references),)), "results")
+    assert view(chart, "A\u2002R²") == expected
+
+
+def test_a_diverged_loss_does_not_squash_the_picture() -> None:
+    run = make_run("transformer", "connected+", 0)
+    first = {**run.rows[0], "in_dist": {**run.rows[0]["in_dist"], "mse": 1e6}}
+    chart = draw_figure(Study((replace(run, rows=(first, *run.rows[1:])),)), "results")
+    low, high = panel_layers(chart, "Loss")[0]["encoding"]["y"]["scale"]["domain"]
+    assert high < 1
+    assert low < min(row["in_dist"]["mse"] for row in run.rows)
+
+
+@pytest.mark.parametrize(
+    ("first", "final", "expected"),
+    [
+        (0.27, 0.26, {0.25, 0.3, 0.35, 0.4, 0.45}),
+        (0.6, 0.4, {0.4, 0.5, 0.6}),
+        (0.6, 0.004, {0.01, 0.1, 0.03, 0.3}),
+        (0.6, 1e-6, {1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1}),
+    ],
+)
+def test_a_loss_of_any_range_has_ticks(first: float, final: float, expected: set[float]) -> None:
+    run = make_run("transformer", "connected+", 0)
+    pairs = zip(run.rows, (first, final), strict=False)
+    rows = [{**row, "in_dist": {**row["in_dist"], "mse": mse}} for row, mse in pairs]
+    layers = panel_layers(draw_figure(Study((replace(run, rows=tuple(rows)),)), "results"), "Loss")
+    ticks = next(layer["encoding"]["y"]["axis"]["values"] for layer in layers if "axis" in layer["encoding"]["y"])
+    assert set(ticks) == expected
+
+
+def test_panels_side_by_side_have_one_axis(study: Study) -> None:
+    """The latent's wrong values are at −0.9, the subspace's at 0.2."""
+    for one in draw_figure(study, "interventions").to_dict()["concat"]:
+        expected = [-1.0, 1.0] if "Latent" in one["title"]["text"] else [0.0, 1.0]
+        domains = [
+            layer["encoding"]["x"]["scale"]["domain"] for layer in one["layer"] if "scale" in layer["encoding"]["x"]
+        ]
+        assert domains
+        assert all(domain == expected for domain in domains)
+
+
+def test_replacing_the_latent_is_read_beside_its_ceiling(study: Study) -> None:
+    chart = draw_figure(study, "interventions")
+    rows = chart.to_dict()["datasets"]["latent_ood_means"]
+    cards = [run.scorecard for run in study.runs if run.support == "connected+" and run.model == "hypertransformer"]
+    ceilings = [card["interventions"]["ood"]["ceiling"] for card in cards if card]
+    (found,) = [row for row in rows if row["name"] == "ceiling"]
+    assert (found["x"], found["mean"]) == ("the true latent", pytest.approx(sum(ceilings) / len(ceilings)))
+    untouched = [row for row in chart.to_dict()["datasets"]["subspace_ood_means"] if "untouched" in row["x"]]
+    assert [row["x"] for row in untouched] == ["untouched"]
+
+
+@pytest.mark.parametrize(("last", "ticks"), [(10_000, [0, 2500, 5000, 7500, 10_000]), (40, [0, 10, 20, 30, 40])])
+def test_a_training_s_end_has_a_tick(last: int, ticks: list[int]) -> None:
+    run = make_run("transformer", "connected+", 0)
+    rows = tuple({**row, "step": step} for row, step in zip(run.rows, (0, last), strict=False))
+    layers = panel_layers(draw_figure(Study((replace(run, rows=rows),)), "results"), "A\u2002R²")
+    axes = [layer["encoding"]["x"]["axis"] for layer in layers if "axis" in layer["encoding"].get("x", {})]
+    assert axes
+    assert all(axis["values"] == ticks for axis in axes)
+
+
+def test_bands_are_of_solid_lines(study: Study) -> None:
+    bands = [layer for layer in panel_layers(draw_figure(study, "results"), "C") if layer["mark"]["type"] == "area"]
+    assert [step["filter"] for band in bands for step in band["transform"] if isinstance(step.get("filter"), dict)] == [
+        {"field": "name", "oneOf": ["fresh teacher"]}
+    ]
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_a_point_tells_its_interval_where_there_is_one(seeds: int) -> None:
+    layers = panel_layers(draw_figure(whole_study(seeds=seeds), "results"), "A\u2002R²")
+    (told,) = [
+        {one["field"] for one in layer["encoding"]["tooltip"]}
+        for layer in layers
+        if any(one["field"] == "mean" for one in layer["encoding"].get("tooltip", []))
+    ]
+    assert told >= {"model", "x", "mean", "seeds"}
+    assert ({"low", "high"} <= told) == (seeds > 1)
+    assert ({"low", "high"} & told != set()) == (seeds > 1)
+
+
+@given(st.lists(st.floats(0, 1), max_size=6).map(sorted))
+def test_labels_keep_apart(heights: list[float]) -> None:
+    moved = spread_out(heights)
+    assert len(moved) == len(heights)
+    assert all(b - a >= LABEL_GAP - 1e-9 for a, b in pairwise(moved))
+    assert all(height <= 1 for height in moved)
+    if all(b - a >= LABEL_GAP for a, b in pairwise(heights)):
+        assert moved == heights

@@ -1,0 +1,78 @@
+"""Which runs make which panel."""
+
+import pytest
+
+from recombine import paper
+from recombine.config.schema import CustomModelConfig
+from recombine.errors import InputError
+from recombine.jobs.catalog import BOTTLENECK, catalog
+
+
+def test_every_panel_has_its_runs() -> None:
+    entries = catalog("paper", {}, [0, 1, 2])
+    by_panel: dict[str, list[tuple[str, str, int]]] = {}
+    for entry in entries:
+        config = entry.config
+        by_panel.setdefault(entry.panels, []).append((config.model.label, config.task.support.name, config.seed))
+    both = ("transformer", "hypertransformer")
+    assert by_panel["A B C appendix"] == [(m, "connected+", seed) for seed in range(3) for m in both]
+    assert sorted(by_panel["D"]) == sorted(
+        (m, s, seed) for m in both for s in ("connected", "disconnected") for seed in range(3)
+    )
+    assert by_panel["interventions"] == [("informed", "connected+", seed) for seed in range(3)]
+    assert by_panel["bottleneck"] == [("Bottleneck", "connected+", seed) for seed in range(3)]
+    assert list(by_panel)[:2] == ["A B C appendix", "D"], "what is worth most comes first"
+    assert len({entry.name for entry in entries}) == len(entries)
+    for entry in entries:
+        assert entry.config.optimizer.num_steps == paper.NUM_STEPS
+        assert entry.config.task.support.masks == tuple(
+            tuple(map(int, mask)) for mask in paper.SUPPORTS[entry.config.task.support.name]
+        )
+
+
+def test_informed_is_the_transformer_and_one_field() -> None:
+    configs = {entry.config.model.label: entry.config for entry in catalog("paper", {}, [0])}
+    informed, plain = configs["informed"].model, configs["transformer"].model
+    assert {f for f in vars(informed) if getattr(informed, f) != getattr(plain, f)} == {"given_latent"}
+    bottleneck, hyper = configs["Bottleneck"], configs["hypertransformer"]
+    assert dict(bottleneck.model.options) == vars(hyper.model)
+    assert bottleneck.optimizer == hyper.optimizer
+
+
+def test_a_model_of_ones_own_goes_with_the_papers_two() -> None:
+    entries = catalog("smoke", {"own": {"model": {"options": {"a": 1}}}}, [0], CustomModelConfig("m:Mine"))
+    mine = [entry for entry in entries if entry.config.model.label == "Mine"]
+    assert [entry.config.task.support.name for entry in mine] == ["connected+", "connected", "disconnected"]
+    assert mine[0].config.model == CustomModelConfig("m:Mine", (("a", 1),))
+    entries = catalog("smoke", {}, [0], CustomModelConfig(BOTTLENECK))
+    assert [entry.name for entry in entries].count("Bottleneck-connected+-seed0") == 1
+
+
+def test_no_model_of_ones_own_takes_the_place_of_ours() -> None:
+    for kind in ("my_model:Bottleneck", "my_model:transformer", "my_model:informed"):
+        with pytest.raises(InputError, match="rename the class"):
+            catalog("smoke", {}, [0], CustomModelConfig(kind))
+
+
+def test_a_supports_name_is_no_path() -> None:
+    entries = catalog("smoke", {"task": {"support": {"name": "../../x/y", "masks": ["110", "011"]}}}, [0])
+    assert all("/" not in entry.name and not entry.name.startswith(".") for entry in entries)
+
+
+def test_changes_and_a_support_of_ones_own() -> None:
+    changes = {"task": {"support": ["110", "011"]}, "hypertransformer": {"model": {"latent_dim": 3}}}
+    entries = catalog("smoke", changes, [0])
+    assert {entry.config.task.num_modules for entry in entries} == {3}
+    assert not any(entry.panels == "D" for entry in entries)
+    configs = {entry.config.model.label: entry.config for entry in entries}
+    assert configs["hypertransformer"].model.latent_dim == 3
+    for bad, field in [
+        ({"model": {"kind": "transformer"}}, "model.kind"),
+        ({"transformer": {"task": {}}}, "transformer.task"),
+        ({"transformer": 3}, "transformer"),
+        ({"hypertransformer": {"model": {"kind": "x"}}}, "hypertransformer.model.kind"),
+        ({"hypertransformer": {"model": {"latent_dim": 0}}}, "hypertransformer.model.latent_dim"),
+        ({"own": {"model": {"options": {}}}}, "own"),
+    ]:
+        with pytest.raises(InputError, match=rf"^{field} = "):
+            catalog("smoke", bad, [0])

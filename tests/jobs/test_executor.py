@@ -1,0 +1,131 @@
+"""Workers: what becomes of their jobs when they fail, print, or are killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from recombine.config.toml import write_toml
+from recombine.jobs.executor.local import next_job, run_jobs
+from recombine.jobs.job import MOST_SHAPES, Job, keep_shape
+from recombine.run.directory import RunDirectory
+from recombine.run.signals import StopRequest
+from tests.reliability.small_run import small_config
+
+
+def train_job(path: Path, after: Sequence[str] = (), **changes) -> Job:
+    request = {"kind": "train", "config": write_toml(small_config(**changes)), "path": str(path), "own": None}
+    return Job(path.name, request | {"after": list(after)})
+
+
+def test_a_failing_job_does_not_stop_the_others(tmp_path: Path) -> None:
+    bad = Job("bad", {"kind": "train", "config": "nonsense = 1", "path": str(tmp_path / "bad"), "own": None})
+    good = train_job(tmp_path / "good", after=["scorecard", "selection"])
+    events = list(run_jobs([bad, good], 1, StopRequest()))
+    ends = {event.job.name: event for event in events if event.kind in ("done", "failed")}
+    assert ends["bad"].kind == "failed"
+    assert "nonsense" in ends["bad"].data["error"]
+    assert ends["good"].kind == "done"
+    assert (tmp_path / "good" / "scorecard.json").is_file()
+    assert (tmp_path / "good" / "selection.json").is_file()
+
+
+@pytest.mark.parametrize("signum", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+def test_a_killed_worker_costs_no_job(tmp_path: Path, signum: signal.Signals) -> None:
+    job = train_job(tmp_path / "run", optimizer={"num_steps": 6_000}, measure={"snapshots": 20})
+    killed, kinds = False, []
+    for event in run_jobs([job], 1, StopRequest()):
+        kinds.append(event.kind)
+        if event.kind == "progress" and event.data["step"] > 0 and not killed:
+            killed = True
+            os.kill(status_process(tmp_path / "run"), signum)
+    assert killed
+    assert kinds.count("started") == 2
+    assert kinds[-1] == "done"
+
+
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="this kernel has no groups of sessions")
+def test_a_nice_command_has_nice_workers() -> None:
+    code = "import os; os.setsid(); os.nice(7); from recombine.jobs.worker import stay_nice; stay_nice(); "
+    code += "print(open('/proc/self/autogroup').read())"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip().endswith(f"nice {min(19, os.nice(0) + 7)}")
+
+
+def status_process(run: Path) -> int:
+    import json
+
+    return json.loads((run / "status.json").read_text())["process"]
+
+
+def test_a_worker_takes_what_it_has_compiled() -> None:
+    """And otherwise what no other has; but nothing is put off by more than a few."""
+
+    def order(shapes: str, mine: str, others: str) -> str:
+        """The names of the jobs, which are their places, as a worker takes them."""
+        jobs = [Job(str(i), {"shape": None if shape == "-" else shape}) for i, shape in enumerate(shapes)]
+        waiting, passed, compiled, taken = deque(jobs), Counter[str](), set(mine), ""
+        while waiting:
+            job = next_job(waiting, passed, compiled, set(others))
+            taken += job.name
+            compiled |= {job.request["shape"]} - {None}
+        return taken
+
+    assert order("abab", "", "") == "0213"
+    assert order("abab", "b", "") == "1302"
+    assert order("abab", "", "a") == "1302", "the other one does the rest of a"
+    assert order("-a-a", "", "a") == "0213"
+    assert order("aaaaaaaaab", "b", "a")[0] == "0", "too far away"
+    many = [Job("first", {"shape": "a"}), *(Job(str(i), {"shape": "b"}) for i in range(100))]
+    waiting, passed = deque(many), Counter[str]()
+    taken = [next_job(waiting, passed, {"b"}, set()).name for _ in range(20)]
+    assert "first" in taken, "nothing is put off for long"
+
+
+def test_a_job_is_tried_a_bounded_number_of_times(tmp_path: Path) -> None:
+    """A directory is where a file should be replaced: an error of the disk, every time."""
+    job = train_job(tmp_path / "run")
+    (tmp_path / "run" / "env.json").mkdir(parents=True)
+    (tmp_path / "run" / "lock").touch()
+    for retries in (0, 2):
+        events = list(run_jobs([job], 1, StopRequest(), retries=retries))
+        kinds = [event.kind for event in events if event.kind != "progress"]
+        assert kinds[-1] == "failed"
+        assert (kinds.count("started"), events[-1].data) == (1 + retries, events[-1].data)
+
+
+def test_a_worker_that_dies_while_nobody_listens(tmp_path: Path) -> None:
+    """It is idle, and the reader of the events is busy with something else."""
+    first, second = train_job(tmp_path / "first"), train_job(tmp_path / "second")
+    kinds = []
+    for event in run_jobs([first, second], 1, StopRequest(), retries=1):
+        kinds.append((event.job.name, event.kind))
+        if (event.job.name, event.kind) == ("first", "done"):
+            os.kill(status_process(tmp_path / "first"), signal.SIGKILL)
+            time.sleep(1.0)
+    assert kinds[-1] == ("second", "done")
+
+
+def test_a_run_in_use_is_waited_for(tmp_path: Path) -> None:
+    """As when a coordinator was killed, and its worker still saves."""
+    holder = RunDirectory(tmp_path / "run")
+    holder.__enter__()
+    threading.Timer(3.0, holder.__exit__).start()
+    kinds = [event.kind for event in run_jobs([train_job(tmp_path / "run")], 1, StopRequest(), retries=0)]
+    assert kinds[-1] == "done"
+
+
+def test_too_many_shapes_are_forgotten() -> None:
+    kept: set[str] = set()
+    for i in range(MOST_SHAPES):
+        kept = keep_shape(kept, str(i))
+    assert len(kept) == MOST_SHAPES
+    assert keep_shape(kept, "3") == kept
+    assert keep_shape(kept, "new") == {"new"}

@@ -1,0 +1,116 @@
+"""Ray: a cluster of two nodes on this machine, real tasks, a process killed in the middle; the same bits as here."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recombine.errors import Failed
+from recombine.jobs.executor.local import run_jobs
+from recombine.jobs.job import Event, Job
+from recombine.run.signals import StopRequest
+from tests.jobs.ray_cluster import ray_cluster
+from tests.jobs.test_executor import train_job
+from tests.reliability.small_run import result
+
+pytest.importorskip("ray", reason="ray is not installed: pip install 'recombine[ray]'")
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")  # Ray's own
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """Two nodes of one core each."""
+    with ray_cluster() as found:
+        yield found
+
+
+def metrics(run: Path) -> bytes:
+    return (run / "metrics.jsonl").read_bytes()
+
+
+def jobs_in(place: Path, count: int, **changes: Any) -> list[Job]:
+    return [train_job(place / f"run{seed}", seed=seed, **changes) for seed in range(count)]
+
+
+def on_ray(jobs: list[Job], out: Path, address: str, signum: signal.Signals, retries: int) -> list[Event]:
+    """Everything that was told; the process of the first job that makes progress was sent the signal."""
+    from recombine.jobs.executor.ray import run_jobs_on_ray
+
+    events, sent = [], False
+    for event in run_jobs_on_ray(jobs, out, address, None, StopRequest(), retries):
+        events.append(event)
+        if event.kind == "progress" and event.data["step"] > 0 and not sent:
+            sent = True
+            run = Path(event.job.request["path"])
+            os.kill(json.loads((run / "status.json").read_text())["process"], signum)
+    assert sent
+    return events
+
+
+CHANGES = {"optimizer": {"num_steps": 3_000}, "measure": {"snapshots": 10}}
+
+
+def test_the_same_bits_as_on_this_machine_though_a_process_is_killed(address: str, tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    list(run_jobs(jobs_in(here, 2, **CHANGES), 2, StopRequest()))
+    events = on_ray(jobs_in(there, 2, **CHANGES), there, address, signal.SIGKILL, retries=2)
+    assert [event.kind for event in events].count("done") == 2
+    for seed in range(2):
+        assert metrics(here / f"run{seed}") == metrics(there / f"run{seed}")
+
+
+def test_a_process_that_is_told_to_leave_is_tried_once_more(address: str, tmp_path: Path) -> None:
+    """As when its node is taken away: what it saved is gone on from, and not begun again."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    list(run_jobs(jobs_in(here, 1, **CHANGES), 1, StopRequest()))
+    events = on_ray(jobs_in(there, 1, **CHANGES), there, address, signal.SIGTERM, retries=1)
+    assert "the worker was ended; once more" in [event.data.get("text") for event in events]
+    assert events[-1].kind == "done"
+    starts = [start["step"] for start in json.loads((there / "run0" / "env.json").read_text())["starts"]]
+    assert len(starts) == 2
+    assert starts[1] > 0
+    assert metrics(here / "run0") == metrics(there / "run0")
+
+
+@pytest.mark.slow
+def test_without_a_shared_directory_runs_are_fetched(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The nodes do not find the mark, so they work elsewhere."""
+    from recombine.jobs.executor import ray as executor
+
+    monkeypatch.setattr(executor, "_mark", lambda out: tmp_path / "nowhere")
+    here, there = tmp_path / "here", tmp_path / "there"
+    list(run_jobs(jobs_in(here, 1, after=["selection"]), 1, StopRequest()))
+    jobs = jobs_in(there, 1, after=["selection"])
+    kinds = [e.kind for e in executor.run_jobs_on_ray(jobs, there, address, None, StopRequest(), retries=0)]
+    assert kinds[-1] == "done"
+    assert metrics(here / "run0") == metrics(there / "run0")
+    assert result(there / "run0") == result(here / "run0"), "the checkpoint came, too"
+    assert (there / "run0" / "selection.json").read_bytes() == (here / "run0" / "selection.json").read_bytes()
+
+
+def test_a_ray_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine that is too busy: one line, and no traceback."""
+    from recombine.jobs.executor import ray
+
+    class Slow:
+        @staticmethod
+        def init(**_: Any) -> None:
+            raise Exception("The current node timed out\nduring startup.")
+
+    monkeypatch.setattr(ray, "check_ray", lambda: Slow)
+    with pytest.raises(Failed, match="Ray did not start on this machine: The current node timed out during startup"):
+        next(ray.run_jobs_on_ray([], tmp_path, None, None, StopRequest(), 0))
+
+
+def test_what_a_killed_coordinator_left_is_removed(tmp_path: Path) -> None:
+    from recombine.jobs.executor.ray import _mark
+
+    first, second = _mark(tmp_path), _mark(tmp_path)
+    assert second.is_file()
+    assert not first.exists()

@@ -1,0 +1,298 @@
+"""Models of one's own: imported only where the command names them, checked before anything is trained."""
+
+import json
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from recombine.cli.main import main
+from recombine.config.preset import preset_config
+from recombine.config.schema import Config, CustomModelConfig
+from recombine.config.toml import config_tables, override
+from recombine.errors import InputError
+from recombine.jobs.catalog import BOTTLENECK
+from recombine.model.build import build_model, count_parameters
+from recombine.model.custom import check_custom, import_model
+
+MODELS = '''
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from recombine.model.interface import Output, Trace
+
+
+def trace_with(name, value):
+    """Past the type checks of the tests, which a user does not have."""
+    return eqx.tree_at(lambda trace: getattr(trace, name), Trace(), value, is_leaf=lambda leaf: leaf is None)
+
+
+class Mean(eqx.Module):
+    """Predicts a learned multiple of the context's mean."""
+
+    scale: jax.Array
+
+    def __init__(self, config, *, key):
+        options = dict(config.model.options)
+        self.scale = jnp.full((), options.get("start", 0.5), jnp.float32)
+
+    def __call__(self, context_x, context_y, query_x):
+        return Output(self.scale * context_y.mean(), Trace())
+
+
+class NoKey(Mean):
+    def __init__(self, config):
+        pass
+
+
+class WrongArguments(Mean):
+    def __call__(self, episode):
+        return Output(jnp.zeros(()), Trace())
+
+
+class WrongShape(Mean):
+    def __call__(self, context_x, context_y, query_x):
+        return Output(self.scale * query_x, Trace())
+
+
+class BareNumber(Mean):
+    def __call__(self, context_x, context_y, query_x):
+        return self.scale * context_y.mean()
+
+
+class NoParameters(eqx.Module):
+    def __init__(self, config, *, key):
+        pass
+
+    def __call__(self, context_x, context_y, query_x):
+        return Output(context_y.mean(), Trace())
+
+
+class Half(Mean):
+    def __init__(self, config, *, key):
+        self.scale = jnp.ones((), jnp.bfloat16)
+
+
+class Looks(Mean):
+    """What is decided while it is built must not depend on what is drawn."""
+
+    def __init__(self, config, *, key):
+        draw = jax.random.normal(key)
+        self.scale = draw if draw > 0 else -draw
+
+
+class Integer(Mean):
+    def __call__(self, context_x, context_y, query_x):
+        return Output((self.scale * context_y.mean()).astype(jnp.int32), Trace())
+
+
+class WrongLatent(Mean):
+    def __call__(self, context_x, context_y, query_x):
+        return Output(self.scale * context_y.mean(), trace_with('latent', self.scale))
+
+
+class WrongResidual(Mean):
+    def __call__(self, context_x, context_y, query_x):
+        return Output(self.scale * context_y.mean(), trace_with('residual', context_x))
+
+
+class NoTrace(Mean):
+    def __call__(self, context_x, context_y, query_x):
+        return Output(self.scale * context_y.mean(), None)
+
+
+class WrongExecute(Mean):
+    def __call__(self, context_x, context_y, query_x):
+        return Output(self.scale * context_y.mean(), Trace(latent=context_y[:2]))
+
+    def execute(self, z, x):
+        return x[:2] * z
+
+
+class ExecuteTakesOne(WrongExecute):
+    def execute(self, z):
+        return z
+
+
+class NoGradient(Mean):
+    def __call__(self, context_x, context_y, query_x):
+        return Output(jax.lax.stop_gradient(self.scale) * context_y.mean(), Trace())
+
+
+class NotFinite(Mean):
+    def __call__(self, context_x, context_y, query_x):
+        return Output(self.scale * jnp.nan, Trace())
+
+
+class Leaves(Mean):
+    def __init__(self, config, *, key):
+        raise SystemExit(0)
+
+
+class Plain:
+    def __init__(self, config, *, key):
+        pass
+
+
+number = 3
+'''
+
+
+@pytest.fixture
+def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a module of models, importable from the current directory."""
+    (tmp_path / "my_models.py").write_text(MODELS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "my_models", raising=False)
+    return "my_models"
+
+
+def own_config(kind: str, **options) -> Config:
+    return override(preset_config("smoke", kind), {"model": {"options": options}})
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("WrongArguments", "cannot be called (TypeError"),
+        ("WrongShape", "its y has shape (4,); it must be one number, ()"),
+        ("BareNumber", "it must return Output(y, Trace())"),
+        ("NoParameters", "has no parameters"),
+        ("Half", "bfloat16, not float32"),
+        ("Plain", "not an equinox.Module"),
+        ("NoGradient", "every gradient is 0"),
+        ("NotFinite", "predicts nan before it is trained"),
+        ("Leaves", "cannot be built (SystemExit: 0, my_models.py line"),
+        ("Looks", "cannot be built (TracerBoolConversionError"),
+        ("Integer", "cannot be differentiated (TypeError"),
+        ("WrongLatent", "its trace.latent has shape (); it must be (latent,)"),
+        ("WrongResidual", "its trace.residual has shape (7, 4); it must be (points, tokens, embed)"),
+        ("NoTrace", "its trace is a NoneType"),
+        ("WrongExecute", "execute(latent, x) gives shape (2,)"),
+        ("ExecuteTakesOne", "execute(latent, x) cannot be called (TypeError"),
+    ],
+)
+def test_a_wrong_signature_is_one_clear_line(models: str, name: str, complaint: str) -> None:
+    import_model(f"{models}:{name}")
+    with pytest.raises(InputError) as caught:
+        check_custom(own_config(f"{models}:{name}"))
+    assert complaint in str(caught.value)
+    assert f"{models}:{name}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "complaint"),
+    [
+        ("no_such_module:Model", "cannot be imported (ModuleNotFoundError"),
+        ("my_models:NoSuch", "cannot be imported (AttributeError"),
+        ("my_models:number", "is not a class"),
+        ("my_models:NoKey", "cannot be built by Class(config, key=key): got an unexpected keyword argument 'key'"),
+        ("os:getcwd", "cannot be built by Class(config, key=key): too many positional arguments"),
+        ("my models:Mean", "package.module:Class"),
+        ("broken:Model", "cannot be imported (ZeroDivisionError: division by zero, broken.py line 1)"),
+        ("leaving:Model", "cannot be imported (SystemExit: 0"),
+    ],
+)
+def test_what_cannot_be_imported(models: str, kind: str, complaint: str) -> None:
+    Path("broken.py").write_text("1 / 0")
+    Path("leaving.py").write_text("raise SystemExit(0)")
+    with pytest.raises(InputError) as caught:
+        import_model(kind)
+    assert complaint in str(caught.value)
+
+
+def test_a_run_of_it(models: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["train", "--model", f"{models}:Mean", "--preset", "smoke", "--out", "run", "--json"]
+    command += ["--set", "model.options.start=0.25", "measure.episodes=16", "optimizer.num_steps=8"]
+    assert main(command) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["config"]["model"] == {"kind": "my_models:Mean", "options": {"start": 0.25}}
+    assert result["scores"]["probe"] is None
+    rows = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
+    assert rows[0]["in_dist"]["mse"] != rows[-1]["in_dist"]["mse"], "it was trained"
+    assert main(["eval", "run", "--json", "--model", f"{models}:Mean"]) == 0
+    card = json.loads(capsys.readouterr().out)
+    assert card["interventions"] is None
+    assert card["num_parameters"] == 1
+    assert card["ood"]["r2"] == rows[-1]["ood"]["r2"]
+
+
+def test_a_file_imports_nothing(models: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A configuration that names a class is refused unless the command does too."""
+    Path("trap.py").write_text("raise SystemExit('imported')")
+    Path("config.toml").write_text("[model]\nkind = 'trap:Model'\n")
+    assert main(["train", "--config", "config.toml", "--preset", "smoke", "--out", "run"]) == 2
+    assert "a class is imported only where the command names it: --model trap:Model" in capsys.readouterr().err
+    assert not Path("run").exists()
+    with pytest.raises(InputError, match="--model trap:Model"):
+        build_model(Config(model=CustomModelConfig("trap:Model")), key=jax.random.key(0))
+
+
+def test_a_trunk_model_that_the_fast_path_would_change_is_refused(models: str) -> None:
+    """The fast path hands read_out the last token alone: one that pools over tokens would be another model."""
+    Path("pooling.py").write_text(
+        "from recombine.model.bottleneck import Bottleneck\n"
+        "class Pooling(Bottleneck):\n"
+        "    def read_out(self, X, query_x):\n"
+        "        z = self.latent(X.mean(axis=0))\n"
+        "        return self.execute(z, query_x), z\n"
+    )
+    sys.modules.pop("pooling", None)
+    import_model("pooling:Pooling")
+    config = own_config("pooling:Pooling", embed_dim=16)
+    with pytest.raises(InputError, match=r"compute\.path=plain"):
+        check_custom(config)
+    check_custom(override(config, {"compute": {"path": "plain"}}))
+
+
+def test_options_survive_the_file(models: str) -> None:
+    config = own_config(f"{models}:Mean", start=0.25, name="x", deep=True)
+    assert override(Config(), config_tables(config)) == config
+    assert hash(config) == hash(override(Config(), config_tables(config)))
+    with pytest.raises(InputError, match=r"model\.options\.list"):
+        own_config(f"{models}:Mean", list=[1])
+
+
+def test_the_bottleneck_has_the_hypertransformers_trunk_and_as_many_parameters() -> None:
+    import_model(BOTTLENECK)
+    for preset in ("smoke", "quick", "paper"):
+        hyper = preset_config(preset, "hypertransformer")
+        sizes = {"embed_dim": hyper.model.embed_dim}
+        config = override(preset_config(preset, BOTTLENECK), {"model": {"options": sizes}})
+        ours, theirs = (build_model(c, key=jax.random.key(0)) for c in (config, hyper))
+        assert count_parameters(ours.trunk) == count_parameters(theirs.trunk)
+        execution = [count_parameters(m) - count_parameters(m.trunk) for m in (ours, theirs)]
+        assert execution[0] == pytest.approx(execution[1], rel=0.05)
+
+
+def test_the_bottleneck_sees_the_query_only_after_the_latent() -> None:
+    import_model(BOTTLENECK)
+    config = override(preset_config("smoke", BOTTLENECK), {"model": {"options": {"embed_dim": 16}}})
+    model = build_model(config, key=jax.random.key(0))
+    x, y = jax.random.normal(jax.random.key(1), (7, 4)), jax.random.normal(jax.random.key(2), (7,))
+    one, two = (model(x, y, query) for query in (jnp.ones(4), jnp.zeros(4)))
+    np.testing.assert_array_equal(one.trace.latent, two.trace.latent)
+    assert one.y != two.y
+
+
+def test_the_informed_transformer_is_shown_the_latent_and_nothing_else() -> None:
+    config = override(preset_config("paper", "transformer"), {"model": {"given_latent": True}})
+    assert config.model.label == "informed"
+    from recombine.task.sample import sample_split
+    from recombine.task.teacher import config_teacher
+
+    _, episodes = sample_split(0, "ood", config_teacher(config), config.task.support, 8, 5)
+    x, y, query = episodes.shown(given_latent=True)
+    np.testing.assert_array_equal(x[:, 0, :6], episodes.latent)
+    np.testing.assert_array_equal(x[:, 0, 6:], 0)
+    np.testing.assert_array_equal(y[:, 0], 0)
+    np.testing.assert_array_equal(x[:, 1:], episodes.context_x)
+    np.testing.assert_array_equal(y[:, 1:], episodes.context_y)
+    np.testing.assert_array_equal(query, episodes.query_x)
+    with pytest.raises(InputError, match=r"model\.given_latent"):
+        override(config, {"task": {"input_dim": 5}})

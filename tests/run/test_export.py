@@ -1,0 +1,105 @@
+"""A run in a form to share: the same scores, the same model, and nothing that only going on needs."""
+
+import json
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from recombine.cli.main import main
+from recombine.run.load import load_model
+from recombine.study.collect import collect
+from tests.reliability.small_run import finish, small_config
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("place") / "runs"
+    for seed in (0, 1):
+        finish(place / f"seed{seed}", small_config(seed=seed))
+    return place
+
+
+def test_the_same_run(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "shared"
+    assert main(["export", str(runs / "seed0"), str(runs / "seed1"), "--out", str(out), "--weights"]) == 0
+    assert capsys.readouterr().out.splitlines() == [str(out / "seed0"), str(out / "seed1")]
+    before, after = collect([runs]), collect([out])
+    assert [run.rows for run in before.runs] == [run.rows for run in after.runs]
+    assert [run.config for run in before.runs] == [run.config for run in after.runs]
+    assert not (out / "seed0" / "checkpoints").exists()
+    one, other = load_model(runs / "seed1"), load_model(out / "seed1")
+    assert (one.config, one.step) == (other.config, other.step)
+    for a, b in zip(jax.tree.leaves(one.model), jax.tree.leaves(other.model), strict=True):
+        np.testing.assert_array_equal(a, b)
+    env = json.loads((out / "seed0" / "env.json").read_text())
+    assert set(env["starts"][0]) == {"step", "identity", "python"}, "nothing of whose machine it was"
+
+
+def test_a_whole_directory(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the list of a sweep, if it is one."""
+    out = tmp_path / "shared"
+    assert main(["export", str(runs), "--out", str(out)]) == 0
+    assert capsys.readouterr().out.splitlines() == [str(out / "seed0"), str(out / "seed1")]
+    assert not (out / "sweep.jsonl").exists()
+    (runs / "sweep.jsonl").write_text("listed\n")
+    assert main(["export", str(runs), "--out", str(out)]) == 0
+    assert (out / "sweep.jsonl").read_text() == "listed\n"
+
+
+def test_without_parameters_there_is_no_model(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", str(runs / "seed0"), "--out", str(tmp_path / "shared")]) == 0
+    assert main(["eval", str(tmp_path / "shared" / "seed0")]) == 2
+    assert "has no parameters; `recombine export --weights`" in capsys.readouterr().err
+
+
+def test_what_was_examined_is_told_without_parameters(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same card."""
+    assert main(["eval", "--json", str(runs / "seed1")]) == 0
+    card = capsys.readouterr().out
+    assert main(["export", str(runs), "--out", str(tmp_path / "shared")]) == 0
+    capsys.readouterr()
+    assert main(["eval", "--json", str(tmp_path / "shared" / "seed1")]) == 0
+    assert capsys.readouterr().out == card
+
+
+@pytest.mark.parametrize("damage", [b"", b"x" * 64, (1 << 60).to_bytes(8, "little") + b"{}"])
+def test_damaged_parameters(runs: Path, tmp_path: Path, damage: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", str(runs / "seed0"), "--out", str(tmp_path / "shared"), "--weights"]) == 0
+    (tmp_path / "shared" / "seed0" / "model.safetensors").write_bytes(damage)
+    assert main(["eval", str(tmp_path / "shared" / "seed0")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_parameters_go_with_their_own_scores(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    finish(tmp_path / "run", stop_at=5)
+    assert main(["export", str(tmp_path / "run"), "--out", str(tmp_path / "shared"), "--weights"]) == 2
+    assert "its newest checkpoint is of step 5, and it was last measured at 4" in capsys.readouterr().err
+    assert not (tmp_path / "shared").exists()
+    assert main(["export", str(tmp_path / "run"), "--out", str(tmp_path / "shared")]) == 0
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"starts": [{}]}', '{"starts": 3}', "[" * 100_000])
+def test_a_damaged_environment(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    finish(tmp_path / "run", stop_at=0)
+    (tmp_path / "run" / "env.json").write_text(text)
+    assert main(["export", str(tmp_path / "run"), "--out", str(tmp_path / "shared")]) == 2
+    assert "its env.json cannot be read" in capsys.readouterr().err
+    assert not (tmp_path / "shared").exists()
+
+
+def test_mistakes(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, words in [
+        ([], "at least one run"),
+        ([str(runs / "nowhere")], "not a run directory"),
+        ([str(runs.parent)], "no run in it"),
+        ([str(runs / "seed0"), str(runs / "seed0")], "the same name"),
+        ([str(runs / "seed0"), "--out", str(runs)], "is there already"),
+    ]:
+        out = [] if "--out" in arguments else ["--out", str(tmp_path / "nowhere")]
+        assert main(["export", *arguments, *out]) == 2
+        assert words in capsys.readouterr().err
+    assert not (tmp_path / "nowhere").exists()

@@ -1,0 +1,38 @@
+"""The references' scores beside the runs: computed once, and completed where some are missing."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from recombine.config.preset import preset_config
+from recombine.config.schema import Config
+from recombine.measure.reference.baselines import NAMES
+from recombine.run import references as stored
+
+
+@pytest.fixture
+def config() -> Config:
+    config = preset_config("smoke", "transformer")
+    return replace(config, measure=replace(config.measure, episodes=8))
+
+
+def test_what_is_missing_is_added(tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it would have been, and the rest is left as it is."""
+    assert stored.missing_references(tmp_path, config) == list(NAMES)
+    scores = stored.store_references(tmp_path, config)
+    assert tuple(scores) == NAMES
+    assert stored.missing_references(tmp_path, config) == []
+    path = stored.reference_path(tmp_path, config)
+    older = json.loads(path.read_text())
+    del older["scores"]["trained_task"]
+    older["scores"]["ridge"]["ood"]["r2"] = -7.0
+    path.write_text(json.dumps(older))
+    assert stored.missing_references(tmp_path, config) == ["trained_task"]
+    again = stored.store_references(tmp_path, config)
+    assert tuple(again) == NAMES
+    assert again["trained_task"] == scores["trained_task"]
+    assert again["ridge"]["ood"]["r2"] == -7.0
+    monkeypatch.setattr(stored, "reference_scores", None)  # nothing is left to compute
+    assert stored.store_references(tmp_path, config) == again

@@ -1,0 +1,222 @@
+"""Several runs by one program: each as it is alone, but for last bits."""
+
+import json
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import equinox as eqx
+import numpy as np
+import pytest
+
+from recombine.config.schema import Config
+from recombine.config.toml import write_toml
+from recombine.errors import InputError
+from recombine.jobs.job import carry_out
+from recombine.jobs.plan import jobs_to_do, put_together
+from recombine.measure.snapshot import measurements
+from recombine.run import training as run_module
+from recombine.run import vmapped as together
+from recombine.run.load import load_model
+from recombine.run.signals import StopRequest
+from recombine.run.training import RunOptions, run
+from recombine.run.vmapped import run_together
+from recombine.train.loop import NonFiniteLoss, train_vmapped
+from tests.reliability.small_run import finish, small_config
+
+
+def configs(**changes) -> list[Config]:
+    """Two seeds, and another support."""
+    return [
+        small_config(seed=0, **changes),
+        small_config(seed=1, **changes),
+        small_config(seed=1, task={"support": "disconnected"}, **changes),
+    ]
+
+
+def paths(place: Path) -> list[Path]:
+    return [place / name for name in ("a", "b", "c")]
+
+
+def rows(path: Path) -> list[dict]:
+    return [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+
+
+def state(path: Path) -> str:
+    return json.loads((path / "status.json").read_text())["state"]
+
+
+def assert_as_alone(path: Path, alone: Path) -> None:
+    assert state(path) == "done"
+    assert [row["step"] for row in rows(path)] == [row["step"] for row in rows(alone)]
+    for row, other in zip(rows(path)[1:], rows(alone)[1:], strict=True):
+        np.testing.assert_allclose(row["loss"], other["loss"], rtol=1e-4)
+        np.testing.assert_allclose(row["ood"]["r2"], other["ood"]["r2"], rtol=1e-3, atol=1e-4)
+
+
+def test_each_as_it_is_alone(tmp_path: Path) -> None:
+    list(run_together(configs(), paths(tmp_path / "together")))
+    for config, path, alone in zip(configs(), paths(tmp_path / "together"), paths(tmp_path / "alone"), strict=True):
+        finish(alone, config)
+        assert_as_alone(path, alone)
+    assert len({rows(path)[-1]["loss"] for path in paths(tmp_path / "together")}) == 3, "they are not one run"
+    assert load_model(tmp_path / "together" / "b").config.seed == 1
+
+
+@pytest.mark.slow
+def test_they_go_on_where_they_were_left_though_one_is_behind(tmp_path: Path) -> None:
+    """As after a crash between the saves of two of them."""
+    place, request = tmp_path / "together", StopRequest()
+    every = configs(optimizer={"num_steps": 600})
+    for progress in run_together(every, paths(place), request=request):
+        if progress.step > 200:
+            request.signum = signal.SIGTERM
+    assert {state(path) for path in paths(place)} == {"interrupted"}
+    one = rows(place / "b")
+    (place / "b").rename(tmp_path / "old")
+    list(run(every[1], place / "b", RunOptions(stop_at=100)))
+    assert len(rows(place / "b")) < len(one)
+    said: list[str] = []
+    list(run_together(every, paths(place), say=said.append))
+    assert "going on from step 100" in said
+    for config, path, alone in zip(every, paths(place), paths(tmp_path / "alone"), strict=True):
+        finish(alone, config)
+        assert_as_alone(path, alone)
+
+
+def test_those_that_are_behind_catch_up_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when seeds are added to a run that is done, and to one that is half way. None goes past where all stop."""
+    finish(tmp_path / "a", configs()[0])
+    finish(tmp_path / "b", configs()[1], stop_at=8)
+    more = [*configs(), small_config(seed=2)]
+    programs = []
+
+    def seen(config, seeds, tasks, states, step, every, last):
+        programs.append((list(seeds), step, last))
+        return train_vmapped(config, seeds, tasks, states, step, every, last)
+
+    monkeypatch.setattr(together, "train_vmapped", seen)
+    list(run_together(more, [*paths(tmp_path), tmp_path / "d"], RunOptions(stop_at=6)))
+    assert programs == [([1, 2], 0, 6)]
+    assert [rows(tmp_path / name)[-1]["step"] for name in "abcd"] == [12, 8, 4, 4]
+    list(run_together(more, [*paths(tmp_path), tmp_path / "d"]))
+    assert programs[1:] == [([1, 2], 6, 8), ([1, 1, 2], 8, 12)]
+    for name, config in zip("abcd", more, strict=True):
+        finish(tmp_path / "alone" / name, config)
+        assert_as_alone(tmp_path / name, tmp_path / "alone" / name)
+
+
+def test_measuring_another_is_not_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that are trained by one program train for the same time, however long each is measured."""
+
+    def slowly(*args):
+        time.sleep(0.2)
+        return measurements(*args)
+
+    monkeypatch.setattr(run_module, "measurements", slowly)
+    list(run_together(configs(), paths(tmp_path)))
+    rows = [[json.loads(line) for line in (p / "timing.jsonl").read_text().splitlines()] for p in paths(tmp_path)]
+    trained = [sum(row["seconds"]["train"] + row["seconds"]["compile"] for row in of_one) for of_one in rows]
+    assert max(trained) - min(trained) < 0.1
+    assert all(row["seconds"]["measure"] > 0.2 for of_one in rows for row in of_one)
+
+
+def test_while_they_compile_all_can_be_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the spot, though one of them is behind: nothing is lost, and each says that it was interrupted."""
+    finish(tmp_path / "a", configs()[0], stop_at=4)
+    seen = []
+
+    class Asked(StopRequest):
+        @contextmanager
+        def may_leave(self, farewell: Callable[[], None]) -> Iterator[None]:
+            self.farewell = farewell
+            yield
+            del self.farewell
+
+    request = Asked()
+
+    def compiling(*args):
+        request.farewell()
+        seen.append([state(path) for path in paths(tmp_path)])
+        yield from train_vmapped(*args)
+
+    monkeypatch.setattr(together, "train_vmapped", compiling)
+    list(run_together(configs(), paths(tmp_path), request=request))
+    assert seen == [["interrupted"] * 3] * 2
+    assert [state(path) for path in paths(tmp_path)] == ["done"] * 3
+
+
+def test_one_that_diverges_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parameters that are not finite have no finite loss."""
+
+    def spoiled(config, seeds, tasks, states, *rest):
+        bad = eqx.tree_at(lambda state: state.model.readout.weight, states[1], replace_fn=lambda w: w * np.nan)
+        return train_vmapped(config, seeds, tasks, [states[0], bad, states[2]], *rest)
+
+    monkeypatch.setattr(together, "train_vmapped", spoiled)
+    with pytest.raises(NonFiniteLoss, match="1 of 3 runs diverged: b"):
+        list(run_together(configs(), paths(tmp_path)))
+    assert [state(path) for path in paths(tmp_path)] == ["done", "failed", "done"]
+    assert rows(tmp_path / "a")[-1]["step"] == 12
+    assert rows(tmp_path / "b")[-1]["step"] == 0
+
+
+def test_one_shape(tmp_path: Path) -> None:
+    wide = small_config(model={"embed_dim": 8})
+    with pytest.raises(InputError, match="one shape"):
+        list(run_together([small_config(), wide], [tmp_path / "a", tmp_path / "b"]))
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.slow
+def test_alone_and_together_by_turns(tmp_path: Path) -> None:
+    """As when a sweep grows by seeds. Each start says with how many it was."""
+    list(run_together(configs(), paths(tmp_path), RunOptions(stop_at=4)))
+    finish(tmp_path / "a", configs()[0], stop_at=8)
+    list(run_together(configs(), paths(tmp_path)))
+    starts = json.loads((tmp_path / "a" / "env.json").read_text())["starts"]
+    assert [start["identity"].get("together", 1) for start in starts] == [3, 1, 3]
+    assert state(tmp_path / "a") == "done"
+
+
+def test_all_diverge(tmp_path: Path) -> None:
+    """At the same step: none is behind another, and yet none is done."""
+    wild = [small_config(seed=seed, optimizer={"learning_rate": 1e20}) for seed in (0, 1)]
+    with pytest.raises(NonFiniteLoss, match="2 of 2 runs diverged: a, b"):
+        list(run_together(wild, paths(tmp_path)[:2]))
+    assert [state(path) for path in paths(tmp_path)[:2]] == ["failed", "failed"]
+
+
+def test_what_is_done_stays_done_and_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though one of them diverges, and though it is tried again."""
+
+    def spoiled(config, seeds, tasks, states, *rest):
+        bad = eqx.tree_at(lambda state: state.model.readout.weight, states[1], replace_fn=lambda w: w * np.nan)
+        return train_vmapped(config, seeds, tasks, [states[0], bad, *states[2:]], *rest)
+
+    monkeypatch.setattr(together, "train_vmapped", spoiled)
+    parts = [{"config": write_toml(c), "path": str(p)} for c, p in zip(configs(), paths(tmp_path), strict=True)]
+    job = parts[0] | {"kind": "train", "after": ["selection"], "runs": parts}
+    with pytest.raises(NonFiniteLoss):
+        carry_out(job, StopRequest(), lambda *_, **__: None)
+    assert [state(path) for path in paths(tmp_path)] == ["done", "failed", "done"]
+    assert [(path / "selection.json").exists() for path in paths(tmp_path)] == [True, False, True]
+
+
+def test_which_jobs_go_together(tmp_path: Path) -> None:
+    small, wide = small_config(), small_config(model={"embed_dim": 8})
+    wanted = {f"{name}{seed}": replace(c, seed=seed) for seed in range(3) for name, c in (("s", small), ("w", wide))}
+    jobs = jobs_to_do(wanted, tmp_path, ["selection"])
+    found = put_together(jobs, wanted, 2)
+    groups = [[Path(one["path"]).name for one in job.request.get("runs", [])] for job in found]
+    assert [group for group in groups if group] == [["s0", "s1"], ["w0", "w1"]]
+    assert [job.name for job in found if job.request["kind"] == "train"] == [
+        "s0 and 1 more",
+        "w0 and 1 more",
+        "s2",
+        "w2",
+    ]
+    assert sum(job.request["kind"] == "references" for job in found) == 3

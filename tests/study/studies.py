@@ -1,0 +1,162 @@
+"""Synthetic studies with known numbers: what a report is made of, without training anything."""
+
+from collections.abc import Sequence
+from itertools import combinations
+from math import exp
+from pathlib import Path
+from typing import Any
+
+from recombine import paper
+from recombine.study.collect import RunRecord, Study
+
+ALL_PAIRS = ["".join("1" if m in pair else "0" for m in range(6)) for pair in combinations(range(6), 2)]
+FINAL = {  # R² at the end: in distribution, held out, held out when trained on disconnected, control, fresh modules
+    "transformer": (0.93, 0.72, 0.68, 0.42, 0.45),
+    "hypertransformer": (0.98, 0.95, 0.35, -2.5, -0.8),
+    "informed": (0.97, 0.8, 0.7, 0.3, 0.3),
+}
+REFERENCES = {
+    "context_mean": 0.0, "nearest_neighbours": 0.35, "ridge": 0.61, "fitted_network": 0.66, "oracle": 0.995,
+    "known_latent": 1.0,
+}  # fmt: skip
+
+
+def score(r2: float, spread: float = 0.5) -> dict[str, Any]:
+    return {"r2": r2, "nmse": 1 - r2, "r2_variance": None, "mse": spread * (1 - r2)}
+
+
+def split_of(r2: float, masks: Sequence[str], seed: int) -> dict[str, Any]:
+    """Masks of different sizes, spreads and R², and the split's R², pooled over their episodes."""
+    rows = {}
+    for i, mask in enumerate(masks):
+        n, spread = 1000 + 300 * i, 0.4 + 0.02 * i
+        one = r2 - 0.015 * ((7 * i + seed) % 5 - 2)
+        rows[mask] = {"episodes": n, "r2": one, "mse": spread * (1 - one), "spread": spread}
+    total = sum(row["episodes"] for row in rows.values())
+    mse = sum(row["episodes"] * row["mse"] for row in rows.values()) / total
+    spread = sum(row["episodes"] * row["spread"] for row in rows.values()) / total
+    return {**score(1 - mse / spread), "mse": mse, "masks": rows}
+
+
+def make_row(model: str, support: str, seed: int, step: int, progress: float) -> dict[str, Any]:
+    in_dist, ood, broken, control, modules = FINAL.get(model, (0.9, 0.85, 0.6, 0.2, 0.25))
+    trained = paper.SUPPORTS.get(support, paper.SUPPORTS["connected+"])
+    grown = 1 - exp(-5 * progress)
+    shift = 0.015 * (seed - 1)
+
+    def value(final: float) -> float:
+        return -0.1 + (final + shift + 0.1) * grown
+
+    row: dict[str, Any] = {"step": step, "loss": None if step == 0 else 0.5 * (1 - value(in_dist))}
+    row["in_dist"] = split_of(value(in_dist), trained, seed)
+    if held_out := [mask for mask in ALL_PAIRS if mask not in trained]:
+        final = broken if support == "disconnected" else ood
+        row["ood"] = split_of(value(final) if step else -40.0, held_out, seed)
+    row["control"], row["control_modules"] = score(value(control)), score(value(modules))
+    latent = {"in_dist": value(0.95), "ood": value(0.9)} if model == "hypertransformer" else None
+    row["probe"] = {"in_dist": [0.1, value(0.8), value(0.9)], "ood": [0.1, value(0.75), value(0.85)], "latent": latent}
+    if model not in FINAL:
+        row["probe"] = None  # an own model without a trace
+    return row
+
+
+def make_scorecard(model: str, support: str, seed: int, steps: int) -> dict[str, Any]:
+    in_dist, ood, *_ = FINAL.get(model, (0.9, 0.85))
+    shift = 0.01 * seed
+    counts = {str(k): score(ood - 0.05 * abs(k - 2) + shift) for k in range(1, 7)}
+    trained = paper.SUPPORTS.get(support, paper.SUPPORTS["connected+"])
+    card: dict[str, Any] = {"step": steps, "num_parameters": 100_000, "active_modules": counts}
+    card["modules"] = card["interventions"] = None
+    if model == "hypertransformer":
+        single = [{"module": m, "r2": 0.8 + 0.02 * m - shift, "ceiling": 0.97} for m in range(1, 7)]
+        pairs = [
+            {"mask": mask, "trained": mask in trained, "r2": 0.9 - 0.01 * i - shift, "ceiling": 0.99}
+            for i, mask in enumerate(ALL_PAIRS)
+        ]
+        card["modules"] = {"map_r2": 0.95, "single": single, "pairs": pairs}
+        values = {"inferred": in_dist, "true": 0.99, "wrong": -0.9 + shift, "interpolated": 0.6, "ceiling": 0.97}
+        card["interventions"] = {"kind": "latent", "in_dist": values, "ood": {**values, "inferred": ood}}
+    elif model in FINAL:
+        points = []
+        for point in range(3):
+            values = {
+                "none": in_dist,
+                "true": in_dist + 0.01 * point,
+                "wrong": 0.8 - 0.3 * point,
+                "random": 0.85 + shift,
+            }
+            points.append({"point": point, "in_dist": values, "ood": {**values, "none": ood}})
+        card["interventions"] = {"kind": "subspace", "points": points}
+    return card
+
+
+def make_run(
+    model: str, support: str, seed: int, *, steps: int = 5000, snapshots: int = 41, done: float = 1.0, path: str = ""
+) -> RunRecord:
+    """A run that is measured at equal distances, up to the fraction `done` of its steps."""
+    marks = [round(i * steps / (snapshots - 1)) for i in range(snapshots)]
+    rows = tuple(make_row(model, support, seed, step, step / steps) for step in marks if step <= done * steps)
+    finished = done >= 1
+    references = {
+        name: {split: score(r2) for split in ("in_dist", "ood", "control", "control_modules")}
+        | {"active_modules": {str(k): score(r2 - 0.02 * k) for k in range(1, 7)}}
+        for name, r2 in REFERENCES.items()
+    }
+    config = {
+        "task": {"input_dim": 16, "hidden_dim": 16, "episode_length": 32, "support": support},
+        "model": {"kind": model},
+        "optimizer": {"num_steps": steps},
+        "measure": {"episodes": 16000, "snapshots": snapshots - 1},
+        "seed": seed,
+    }
+    return RunRecord(
+        path=Path(path or f"runs/{model}-{support}-{seed}"),
+        model=model,
+        support=support,
+        seed=seed,
+        config=config,
+        rows=rows,
+        status={
+            "state": "done" if finished else "running",
+            "step": rows[-1]["step"] if rows else 0,
+            "num_steps": steps,
+        },
+        scorecard=make_scorecard(model, support, seed, steps) if finished else None,
+        references=references if rows else None,
+        made={"threads": 1, "devices": 1},
+    )
+
+
+def whole_study(models: Sequence[str] = ("transformer", "hypertransformer"), seeds: int = 3) -> Study:
+    """What `reproduce` leaves: models × supports × seeds, all done."""
+    return Study(
+        tuple(
+            make_run(m, s, i) for m in models for s in ("connected+", "connected", "disconnected") for i in range(seeds)
+        )
+    )
+
+
+def half_study() -> Study:
+    """One seed, one support: one run half-way, one that has not measured anything yet."""
+    return Study(
+        (make_run("transformer", "connected+", 0, done=0.5), make_run("hypertransformer", "connected+", 0, done=-1))
+    )
+
+
+def own_study() -> Study:
+    """An own model beside the paper's, two seeds."""
+    return Study(tuple(make_run(m, "connected+", i) for m in ("transformer", "Bottleneck") for i in range(2)))
+
+
+HOSTILE = "</script><script>document.title='owned'</script>\"'&🦜\u2028{x}"
+
+
+def hostile_study() -> Study:
+    """Names that would be code, if anything forgot to escape them."""
+    return Study(
+        tuple(
+            make_run(model, f"s{HOSTILE}", i, path=f"runs/{HOSTILE[:9]}-{i}")
+            for model in (f"m{HOSTILE}",)
+            for i in (0, 1)
+        )
+    )

@@ -1,0 +1,136 @@
+"""Verdicts, from studies whose effects are known."""
+
+import dataclasses
+
+import pytest
+from scipy import stats
+
+from recombine import paper
+from recombine.paper import Statistic
+from recombine.study.collect import Study
+from recombine.study.verdict import STATISTICS, effects, judge, judge_part
+from tests.study.studies import whole_study
+
+AT_LEAST, AT_MOST, WITHIN = (Statistic("x", "words", sign, 0.5) for sign in (">=", "<=", "within"))
+
+
+@pytest.mark.parametrize(
+    ("statistic", "effects", "state"),
+    [
+        (AT_LEAST, [], "not enough data"),
+        (AT_LEAST, [0.5], "holds"),
+        (AT_LEAST, [0.49], "does not hold"),
+        (AT_MOST, [0.5], "holds"),
+        (AT_MOST, [0.51], "does not hold"),
+        (AT_LEAST, [0.8, 0.81, 0.82], "holds"),
+        (AT_LEAST, [0.2, 0.21, 0.22], "does not hold"),
+        (AT_LEAST, [0.1, 0.6, 0.9], "not enough data"),
+        (AT_MOST, [0.1, 0.11, 0.12], "holds"),
+        (AT_MOST, [0.9, 0.91, 0.92], "does not hold"),
+        (WITHIN, [-0.4], "holds"),
+        (WITHIN, [-0.6], "does not hold"),
+        (WITHIN, [-0.3, 0.0, 0.3], "not enough data"),
+        (WITHIN, [-0.1, 0.0, 0.1], "holds"),
+        (WITHIN, [-0.8, -0.81, -0.82], "does not hold"),
+        (WITHIN, [0.8, 0.81, 0.82], "does not hold"),
+    ],
+)
+def test_the_whole_interval_must_be_on_one_side(statistic: Statistic, effects: list[float], state: str) -> None:
+    assert judge_part(statistic, effects).state == state
+
+
+def test_the_interval_is_students() -> None:
+    effects = [0.2, 0.5, 0.65]
+    part = judge_part(AT_LEAST, effects)
+    low, high = stats.t.interval(0.95, 2, loc=0.45, scale=stats.sem(effects))
+    assert (part.mean, part.low, part.high) == pytest.approx((0.45, low, high))
+
+
+def final(study: Study, model: str, support: str, seed: int) -> dict:
+    run = next(r for r in study.runs if (r.model, r.support, r.seed) == (model, support, seed))
+    return run.rows[-1] | {"references": run.references}
+
+
+def between(row: dict, split: str) -> float:
+    ridge, oracle = (row["references"][name][split]["r2"] for name in ("ridge", "oracle"))
+    return (row[split]["r2"] - ridge) / (oracle - ridge)
+
+
+def test_every_statistic_by_hand() -> None:
+    study = whole_study(seeds=3)
+    expected = {name: [] for name in STATISTICS}
+    for seed in range(3):
+        t, h = (final(study, model, "connected+", seed) for model in ("transformer", "hypertransformer"))
+        expected["transformer_in_dist"].append(between(t, "in_dist"))
+        expected["loss_ratio"].append(t["in_dist"]["mse"] / h["in_dist"]["mse"])
+        expected["transformer_drop"].append(between(t, "in_dist") - between(t, "ood"))
+        expected["hypertransformer_ood"].append(between(h, "ood"))
+        expected["ood_gap"].append(between(h, "ood") - between(t, "ood"))
+        for row, name in ((t, "transformer"), (h, "hypertransformer")):
+            expected[f"{name}_probe"].append(row["probe"]["ood"][-1])
+            expected[f"{name}_control"].append(row["control"]["r2"])
+            on = {s: between(final(study, name, s, seed), "ood") for s in ("connected", "disconnected")}
+            difference = on["connected"] - on["disconnected"]
+            expected[f"{name}_support"].append(difference)
+            if name == "hypertransformer":
+                expected["hypertransformer_connected"].append(on["connected"])
+    for name, values in expected.items():
+        if name != "construction_error":
+            assert effects(study, STATISTICS[name]) == pytest.approx(values), name
+    assert effects(study, STATISTICS["construction_error"])[0] < 1e-6
+    assert {s.name for claim in CLAIMS for s in claim.statistics} == set(STATISTICS)
+
+
+def test_a_claim_holds_if_all_its_parts_do() -> None:
+    for verdict in judge(whole_study(seeds=3)):
+        states = [part.state for part in verdict.parts]
+        if verdict.state == "holds":
+            assert set(states) == {"holds"}
+        else:
+            assert verdict.state in states
+        assert verdict.panel in ("A", "B", "C", "D", "–")
+    assert [verdict.number for verdict in judge(whole_study(seeds=1))] == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_what_is_not_finished_is_not_judged() -> None:
+    study = whole_study(seeds=1)
+    runs = [dataclasses.replace(run, rows=run.rows[:-1]) if run.model == "transformer" else run for run in study.runs]
+    verdicts = judge(Study(tuple(runs)))
+    assert verdicts[1].state == "not enough data"
+    assert "3 runs unfinished" in verdicts[1].note
+    assert verdicts[6].state == "holds", "the construction needs no run"
+
+
+def test_what_is_missing_is_named() -> None:
+    study = whole_study(seeds=1)
+    runs = [run for run in study.runs if run.support == "disconnected"]
+    bare = [dataclasses.replace(run, references=None) for run in study.runs if run.support == "connected+"]
+    verdicts = judge(Study((*runs, *bare)))
+    assert "no references for connected+" in verdicts[1].note
+    assert "no run of the hypertransformer on connected" in verdicts[5].note
+    assert "no run of the hypertransformer on disconnected" not in verdicts[5].note
+    unfinished = [dataclasses.replace(run, rows=run.rows[:-1]) for run in study.runs]
+    assert "no finished run of the transformer on connected+" in judge(Study(tuple(unfinished)))[1].note
+
+
+def test_runs_that_only_show_that_everything_runs_judge_nothing() -> None:
+    study = whole_study(seeds=3)
+    steps = {"num_steps": 40}
+    short = [
+        dataclasses.replace(
+            run, config=run.config | {"optimizer": steps}, rows=(*run.rows[:-1], run.rows[-1] | {"step": 40})
+        )
+        for run in study.runs
+    ]
+    verdicts = judge(Study(tuple(short)))
+    assert [verdict.state for verdict in verdicts] == ["not enough data"] * 6 + ["holds"]
+    assert "too short to judge by" in verdicts[0].note
+    assert verdicts[0].parts[0].mean is not None, "what was measured is shown all the same"
+
+
+def test_seeds_are_paired() -> None:
+    """A seed that lacks one of the two models does not count where they are compared."""
+    study = whole_study(seeds=3)
+    runs = [run for run in study.runs if (run.model, run.seed) != ("hypertransformer", 1)]
+    assert len(effects(Study(tuple(runs)), STATISTICS["ood_gap"])) == 2
+    assert len(effects(Study(tuple(runs)), STATISTICS["transformer_drop"])) == 3

@@ -1,0 +1,56 @@
+from itertools import product
+from math import comb
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse.csgraph import connected_components
+
+from recombine.errors import InputError
+from recombine.support.mask import active_modules, components, format_mask, k_hot_masks, parse_mask
+
+
+@given(st.integers(1, 9), st.data())
+def test_k_hot_masks_are_all_of_them(num_modules: int, data: st.DataObject) -> None:
+    k = data.draw(st.integers(1, num_modules))
+    masks = k_hot_masks(num_modules, k)
+    assert set(masks) == {mask for mask in product((0, 1), repeat=num_modules) if sum(mask) == k}
+    assert len(masks) == comb(num_modules, k)
+
+
+@pytest.mark.parametrize(("num_modules", "k"), [(6, 0), (6, 7), (6, -1), (40, 20)])
+def test_impossible_or_endless_k(num_modules: int, k: int) -> None:
+    with pytest.raises(InputError, match="k = "):
+        k_hot_masks(num_modules, k)
+
+
+@given(st.lists(st.lists(st.integers(0, 1), min_size=5, max_size=5).filter(any), min_size=1, max_size=6))
+def test_components_agree_with_scipy(masks: list[list[int]]) -> None:
+    """Two modules are in one component exactly if a path of masks leads from one to the other."""
+    together = [[int(any(mask[i] and mask[j] for mask in masks)) for j in range(5)] for i in range(5)]
+    _, labels = connected_components(np.array(together), directed=False)
+    covered = [i for i in range(5) if any(mask[i] for mask in masks)]
+    expected = {tuple(i + 1 for i in covered if labels[i] == label) for label in labels[covered]}
+    assert set(components([tuple(mask) for mask in masks])) == expected
+
+
+@given(st.lists(st.integers(0, 1), min_size=1).filter(any))
+def test_parsing_is_the_inverse_of_formatting(entries: list[int]) -> None:
+    mask = tuple(entries)
+    assert parse_mask("mask", format_mask(mask)) == parse_mask("mask", entries) == mask
+    assert [mask[m - 1] for m in active_modules(mask)] == [1] * sum(mask)
+
+
+@pytest.mark.parametrize(
+    "value", ["", "012", "1a0", "１１", "-1", [], [1, 2], [1, True], [1.0, 0], [None], 110, None, {}]
+)
+def test_what_is_not_a_mask(value: object) -> None:
+    with pytest.raises(InputError, match="zeros and ones"):
+        parse_mask("mask", value)
+
+
+@pytest.mark.parametrize("value", ["000000", [0, 0]])
+def test_all_zero(value: object) -> None:
+    with pytest.raises(InputError, match="at least one active module"):
+        parse_mask("mask", value)

@@ -1,0 +1,82 @@
+"""Rates of the last minute, without the compiling before the first step; and the display of many jobs."""
+
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from recombine.terminal import jobs
+from recombine.terminal.jobs import JobsDisplay
+from recombine.terminal.rate import Rate, duration
+
+
+def test_compiling_does_not_count() -> None:
+    rate = Rate(first=100)
+    for now in range(20):
+        rate.update(100, float(now))
+    rate.update(101, 20.0)
+    assert rate.per_second is None
+    rate.update(201, 30.0)
+    assert rate.per_second == pytest.approx(10.0)
+
+
+def test_only_the_last_minute_counts() -> None:
+    rate = Rate()
+    for now in range(1, 101):
+        rate.update(now, float(now))  # one a second
+    for now in range(101, 181):
+        rate.update(100 + 5 * (now - 100), float(now))  # five a second
+    assert rate.per_second == pytest.approx(5.0)
+
+
+def test_durations() -> None:
+    assert [duration(s) for s in (0.4, 119, 120, 7199, 7200)] == ["0 s", "119 s", "2 min", "120 min", "2.0 h"]
+
+
+def test_many_jobs_as_plain_lines(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(jobs.time, "monotonic", lambda: now[0])
+    with JobsDisplay({"references": None, "a": 1000, "b": 1000, "c": 1000}, workers=2) as display:
+        display.update("references", "started", {})
+        display.update("references", "done", {})
+        for name in ("a", "b"):
+            display.update(name, "started", {})
+            display.update(name, "progress", {"step": 0, "loss": None, "row": {}})
+        for now[0], step in ((30.0, 1), (31.0, 11), (41.0, 111)):
+            for name in ("a", "b"):
+                display.update(name, "progress", {"step": step, "loss": 0.25, "row": {"ood": {"r2": 0.5}}})
+    lines = capsys.readouterr().err.splitlines()
+    assert "references: done" in lines
+    assert "a: 111/1,000 · loss 0.2500 · R² ood 0.500 · 10.0 steps/s · ETA 89 s" in lines
+    # b's last report has not come yet: 889 + 989 + 1,000 steps are left, at 20 a second
+    assert lines[-1] == "1 of 4 jobs done, 2 running, 1 waiting · 20 steps/s · ETA 2 min"
+
+
+def test_failures_and_the_best_so_far(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "SECONDS_BETWEEN_LINES", 0.0)
+    with JobsDisplay(dict.fromkeys("abcd", 10), workers=1) as display:
+        for name, r2 in (("a", 0.5), ("b", 0.7), ("c", 0.6)):
+            display.update(name, "started", {})
+            display.update(name, "progress", {"step": 10, "loss": 0.1, "row": {"step": 10, "ood": {"r2": r2}}})
+            display.update(name, "done", {})
+        display.update("d", "started", {})
+        display.update("d", "failed", {"error": "no space left"})
+    assert "d: failed: no space left" in capsys.readouterr().err
+    assert display._overall() == "3 of 4 jobs done, 0 running, 0 waiting · 1 failed · best R² ood 0.700 (b)"
+
+
+def test_on_a_narrow_terminal_nothing_is_cut() -> None:
+    """Names that differ at their end, and may have brackets in them."""
+    names = [f"hypertransformer-embed_dim=64,num_layers=2,latent_dim=12[bold]-seed{i}" for i in range(2)]
+    display = JobsDisplay(dict.fromkeys(names, 10), workers=2)
+    display.console = Console(file=StringIO(), force_terminal=True, width=60, height=40, color_system=None)
+    with display:
+        for name in names:
+            display.update(name, "started", {})
+            display.update(name, "progress", {"step": 5, "loss": 0.125, "row": {"in_dist": {"r2": 0.75}}})
+        assert display.bar
+        display.bar.refresh()
+    shown = "".join(display.console.file.getvalue().split())  # a name is folded, not cut
+    assert all(name in shown for name in names)
+    assert shown.count("loss0.1250·R²in_dist0.750") >= 2
+    assert "…" not in shown
