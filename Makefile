@@ -41,7 +41,7 @@ system-deps:
 
 # The tables and figures of the docs, from the runs in evidence/.
 docs: $(READY)
-	$(BIN)/python evidence/docs.py
+	$(BIN)/python evidence/scripts/docs.py
 
 # The pictures of the server's page, in the docs. Needs a browser (make system-deps).
 pictures: $(READY)

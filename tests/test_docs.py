@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from recombine.cli.main import main
 from recombine.claims import CLAIMS
+from recombine.cli.main import main
 
 ROOT = Path(__file__).parents[1]
 

@@ -4,7 +4,9 @@ import importlib
 import json
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
+from fnmatch import fnmatch
 from pathlib import Path
 from statistics import fmean
 from types import ModuleType
@@ -12,21 +14,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
+from safetensors.numpy import load
 from scipy.stats import norm
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
 
-from recombine.cli.serve import demo_directory
 from recombine.config.preset import preset_config
+from recombine.measure.predict import forward_episodes
 from recombine.measure.reference.trained_tasks import NOISE
 from recombine.measure.ridge import Ridge
-from recombine.measure.snapshot import forward_episodes
+from recombine.record.codec import convert
+from recombine.record.score import MaskScore
 from recombine.run.load import load_model
 from recombine.stream import Stream
 from recombine.task.sample import sample_masks
-from recombine.task.teacher import seed_teacher
-from recombine.task.teacher import config_teacher
+from recombine.task.teacher import config_teacher, seed_teacher
 
 ROOT = Path(__file__).parents[1]
 EVIDENCE = ROOT / "evidence"
@@ -34,12 +36,12 @@ EVIDENCE = ROOT / "evidence"
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
-    monkeypatch.syspath_prepend(str(EVIDENCE))
+    monkeypatch.syspath_prepend(str(EVIDENCE / "scripts"))
     return importlib.import_module
 
 
 def test_the_docs_are_what_the_runs_say() -> None:
-    command = [sys.executable, "evidence/docs.py", "--check"]
+    command = [sys.executable, "evidence/scripts/docs.py", "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
@@ -55,10 +57,22 @@ def test_a_figure_of_other_numbers_is_another(script: Callable[[str], ModuleType
     assert digest(0.5) != digest(0.501)
 
 
-def last_rows(pattern: str) -> list[dict]:
-    paths = sorted(EVIDENCE.glob(f"{pattern}/metrics.jsonl"))
-    assert paths
-    return [json.loads(path.read_text().splitlines()[-1]) for path in paths]
+def members(study: str, pattern: str) -> list[bytes]:
+    """The files of a study's archives whose names match, by the standard library alone."""
+    found = {}
+    for path in EVIDENCE.glob(f"{study}/*.zip"):
+        with zipfile.ZipFile(path) as archive:
+            found |= {name: archive.read(name) for name in archive.namelist() if fnmatch(name, pattern)}
+    assert found, f"no {pattern} in {study}"
+    return [found[name] for name in sorted(found)]
+
+
+def last_rows(study: str, runs: str) -> list[dict]:
+    return [json.loads(text.splitlines()[-1]) for text in members(study, f"{runs}/metrics.jsonl")]
+
+
+def measured(name: str) -> list[dict]:
+    return json.loads((EVIDENCE / "measured" / f"{name}.json").read_text())
 
 
 def test_a_table_against_the_files(script: Callable[[str], ModuleType]) -> None:
@@ -66,11 +80,11 @@ def test_a_table_against_the_files(script: Callable[[str], ModuleType]) -> None:
     tables = script("tables")
     text = tables.TABLES["scores-quick"]()
     for model in ("transformer", "hypertransformer"):
-        held_out = [row["ood"]["r2"] for row in last_rows(f"quick/{model}-connected+-seed?")]
+        held_out = [row["ood"]["r2"] for row in last_rows("quick", f"{model}-connected+-seed?")]
         half = 4.302652729911275 * np.std(held_out, ddof=1) / np.sqrt(3)
         low, high = np.mean(held_out) - half, np.mean(held_out) + half
         assert f"| {np.mean(held_out):.3f} [{low:.3f}, {high:.3f}] |" in text
-    cards = [json.loads(p.read_text()) for p in EVIDENCE.glob("quick/hypertransformer-connected+-seed?/scorecard.json")]
+    cards = [json.loads(card) for card in members("quick", "hypertransformer-connected+-seed?/scorecard.json")]
     true = np.mean([card["interventions"]["ood"]["true"] for card in cards])
     assert f"latent | true | 0.996 [0.993, 0.998] | {true:.3f} [" in tables.TABLES["interventions-quick"]()
 
@@ -80,7 +94,7 @@ def test_a_mask_has_its_score_in_its_model_s_column(script: Callable[[str], Modu
     text = script("tables").TABLES["masks-paper"]()
     cells = next(line for line in text.splitlines() if line.startswith("| `disconnected` | `100001` |")).split("|")
     for cell, model in zip(cells[3:], ("transformer", "hypertransformer"), strict=False):
-        scores = [row["ood"]["masks"]["100001"]["r2"] for row in last_rows(f"paper/{model}-disconnected-seed?")]
+        scores = [row["ood"]["masks"]["100001"]["r2"] for row in last_rows("paper", f"{model}-disconnected-seed?")]
         assert cell.split()[0] == f"{fmean(scores):.3f}"
 
 
@@ -91,11 +105,12 @@ def test_panel_d_seed_by_seed_against_the_files(script: Callable[[str], ModuleTy
     }
     for seed in range(3):
         for support in ("connected", "disconnected"):
-            run = f"paper/hypertransformer-{support}-seed{seed}"
-            steps = [json.loads(line) for line in (EVIDENCE / run / "metrics.jsonl").read_text().splitlines()]
-            true = json.loads((EVIDENCE / run / "scorecard.json").read_text())["interventions"]["ood"]["true"]
-            (known,) = EVIDENCE.glob(f"paper/references/{support}-N32-seed{seed}-*.json")
-            ridge = json.loads(known.read_text())["scores"]["ridge"]["ood"]["r2"]
+            run = f"hypertransformer-{support}-seed{seed}"
+            (metrics,), (card,) = members("paper", f"{run}/metrics.jsonl"), members("paper", f"{run}/scorecard.json")
+            (known,) = members("paper", f"references/{support}-N32-seed{seed}-*.json")
+            steps = [json.loads(line) for line in metrics.splitlines()]
+            true = json.loads(card)["interventions"]["ood"]["true"]
+            ridge = json.loads(known)["scores"]["ridge"]["ood"]["r2"]
             cells = rows[str(seed), f"`{support}`"]
             best = max(step["ood"]["r2"] for step in steps)
             shown = (cells[0], *cells[3:6])
@@ -108,13 +123,11 @@ def test_the_picture_of_held_out_masks_against_the_files(script: Callable[[str],
         drawn = chart["datasets"][panel["data"]["name"]] if "name" in panel["data"] else panel["data"]["values"]
         shown = {name: sorted(row["R²"] for row in drawn if row["row"] == name) for name in {r["row"] for r in drawn}}
         for model in ("transformer", "hypertransformer"):
-            assert shown[model] == sorted(row["ood"]["r2"] for row in last_rows(f"{study}/{model}-connected+-seed?"))
-        cards = EVIDENCE.glob(f"{study}/hypertransformer-connected+-seed?/scorecard.json")
-        true = [json.loads(path.read_text())["interventions"]["ood"]["true"] for path in cards]
+            assert shown[model] == sorted(row["ood"]["r2"] for row in last_rows(study, f"{model}-connected+-seed?"))
+        cards = members(study, "hypertransformer-connected+-seed?/scorecard.json")
+        true = [json.loads(card)["interventions"]["ood"]["true"] for card in cards]
         assert shown["hypertransformer, given the true latent"] == sorted(true)
-        known = [
-            json.loads(path.read_text())["scores"] for path in EVIDENCE.glob(f"{study}/references/connected+-*.json")
-        ]
+        known = [json.loads(text)["scores"] for text in members(study, "references/connected+-*.json")]
         for name, words in (("ridge", "ridge"), ("trained_covariance", "trained covariance")):
             assert shown[words] == sorted(scores[name]["ood"]["r2"] for scores in known)
 
@@ -165,15 +178,13 @@ def test_what_is_decoded(script: Callable[[str], ModuleType]) -> None:
 
 def test_what_scripts_found_is_of_these_runs(script: Callable[[str], ModuleType]) -> None:
     """Where what they measure is in the runs' own files, too, it is the same."""
-    found = {
-        name: json.loads((EVIDENCE / f"{name}.json").read_text()) for name in ("covariance", "decoding", "execution")
-    }
+    found = {name: measured(name) for name in ("covariance", "decoding", "execution")}
     for row in (row for row in found["covariance"] if row["noise"] == NOISE):
-        (path,) = EVIDENCE.glob(f"{row['study']}/references/connected+-*-seed{row['seed']}-*.json")
-        known = json.loads(path.read_text())["scores"]["trained_covariance"]
+        (text,) = members(row["study"], f"references/connected+-*-seed{row['seed']}-*.json")
+        known = json.loads(text)["scores"]["trained_covariance"]
         assert [row["in_dist"], row["ood"]] == pytest.approx([known["in_dist"]["r2"], known["ood"]["r2"]], abs=1e-9)
     for row in found["decoding"]:
-        (last,) = last_rows(f"{row['study']}/{row['model']}-connected+-seed{row['seed']}")
+        (last,) = last_rows(row["study"], f"{row['model']}-connected+-seed{row['seed']}")
         known = (
             last["probe"]["latent"][row["split"]]
             if row["place"] == "inferred latent"
@@ -182,13 +193,13 @@ def test_what_scripts_found_is_of_these_runs(script: Callable[[str], ModuleType]
         assert row["all"] == pytest.approx(known, abs=2e-3)
     for study in ("quick", "paper"):
         seeds = {row["seed"] for row in found["covariance"] if row["study"] == study}
-        assert seeds <= {run.config["seed"] for run in script("records").study(study).runs if run.finished}
+        assert seeds <= {run.seed for run in script("records").study(study).runs if run.finished}
         assert f"`{study}`" in script("tables").TABLES["covariance"]()
-    masks_found = json.loads((EVIDENCE / "reference_masks.json").read_text())
+    masks_found = measured("reference_masks")
     assert len({(row["support"], row["seed"], row["reference"]) for row in masks_found}) == 12
     for row in masks_found:
-        (path,) = EVIDENCE.glob(f"quick/references/{row['support']}-*-seed{row['seed']}-*.json")
-        known = json.loads(path.read_text())["scores"][row["reference"]]["ood"]["r2"]
+        (text,) = members("quick", f"references/{row['support']}-N16-seed{row['seed']}-*.json")
+        known = json.loads(text)["scores"][row["reference"]]["ood"]["r2"]
         masks = row["masks"].values()
         error, spread = (sum(one["episodes"] * one[key] for one in masks) for key in ("mse", "spread"))
         assert 1 - error / spread == pytest.approx(known, abs=1e-6)
@@ -197,17 +208,15 @@ def test_what_scripts_found_is_of_these_runs(script: Callable[[str], ModuleType]
             (r["study"], r["seed"]) for r in found[name]
         }
     for row in found["execution"]:
-        path = EVIDENCE / row["study"] / f"hypertransformer-connected+-seed{row['seed']}" / "scorecard.json"
-        assert row["inferred"] == pytest.approx(
-            json.loads(path.read_text())["active_modules"][str(row["k"])]["r2"], abs=1e-4
-        )
+        (card,) = members(row["study"], f"hypertransformer-connected+-seed{row['seed']}/scorecard.json")
+        assert row["inferred"] == pytest.approx(json.loads(card)["active_modules"][str(row["k"])]["r2"], abs=1e-4)
 
 
 @pytest.mark.parametrize("study", ["paper", "quick"])
 def test_execution_with_the_true_latent(study: str) -> None:
     """All six modules at once, in NumPy from the parameters' file: W = Σ ẑ θ̂ with ẑ the image of the true latent."""
-    path = demo_directory() / study / "hypertransformer-connected+-seed0"
-    config, model, _ = load_model(path)
+    run = "hypertransformer-connected+-seed0"
+    config, model, _ = load_model(EVIDENCE / study / "seed0.zip" / run)
     teacher = config_teacher(config)
     theta, a = np.asarray(teacher.theta, np.float64), np.asarray(teacher.a, np.float64)
 
@@ -229,17 +238,14 @@ def test_execution_with_the_true_latent(study: str) -> None:
     v = scaled(0.5 * (parts / parts.sum(axis=1, keepdims=True) + 1))
     x = rng.uniform(-(3**0.5), 3**0.5, (len(v), task.input_dim))
     truth = network(np.einsum("em,mhd->ehd", v, theta), a, x)
-    weights = load_file(path / "model.safetensors")
+    (file,) = members(study, f"{run}/model.safetensors")
+    weights = load(file)
     modules, readout, bias = (
         np.asarray(weights[name], np.float64) for name in ("theta", "readout.weight", "readout.bias")
     )
     code = np.column_stack([v, np.ones(len(v))]) @ to_inferred
     found = network(np.einsum("em,mhd->ehd", code, modules), readout.ravel(), x) + bias
-    (known,) = [
-        row
-        for row in json.loads((EVIDENCE / "execution.json").read_text())
-        if (row["study"], row["seed"], row["k"]) == (study, 0, 6)
-    ]
+    (known,) = [row for row in measured("execution") if (row["study"], row["seed"], row["k"]) == (study, 0, 6)]
     assert 1 - np.sum((truth - found) ** 2) / np.sum((truth - truth.mean()) ** 2) == pytest.approx(
         known["true"], abs=0.01
     )
@@ -250,28 +256,28 @@ def test_the_other_readings_change_what_they_say(script: Callable[[str], ModuleT
     base = [run for run in records.study("quick").runs if run.model in readings.MODELS]
     found = dict(readings.alternatives(base, (), (), ()))
     for name, read in {
-        "R² by the contexts' variances": lambda row: row["ood"]["r2_variance"],
-        "control: fresh modules, the readout kept": lambda row: row["control_modules"]["r2"],
+        "R² by the contexts' variances": lambda row: row.ood.r2_variance,
+        "control: fresh modules, the readout kept": lambda row: row.control_modules.r2,
     }.items():
         split = "ood" if "variances" in name else "control"
-        assert [run.rows[-1][split]["r2"] for run in found[name]] == [read(run.rows[-1]) for run in base]
+        assert [run.rows[-1].r2(split) for run in found[name]] == [read(run.rows[-1]) for run in base]
 
     def of_seven(masks: dict[str, Any]) -> Any:
         kept = [one for mask, one in masks.items() if mask not in ("101000", "000101")]
-        error, spread = (sum(one["episodes"] * one[key] for one in kept) for key in ("mse", "spread"))
+        error, spread = (sum(one.episodes * getattr(one, key) for one in kept) for key in ("mse", "spread"))
         assert len(kept) == 7
         return pytest.approx(1 - error / spread)
 
     for before, after in zip(base, found["panel D on the 7 masks outside both supports"], strict=True):
         if before.support == "connected":
-            assert after.rows[-1]["ood"]["r2"] == of_seven(before.rows[-1]["ood"]["masks"])
+            assert after.rows[-1].ood.r2 == of_seven(before.rows[-1].ood.masks)
             for name in ("ridge", "oracle"):
                 (known,) = [
-                    row["masks"]
+                    convert(row["masks"], dict[str, MaskScore])
                     for row in readings.reference_masks()
                     if (row["support"], row["seed"], row["reference"]) == ("connected", before.seed, name)
                 ]
-                assert after.references[name]["ood"]["r2"] == of_seven(known)
+                assert after.references[name].ood.r2 == of_seven(known)
         elif before.support == "connected+":
             assert after.rows == before.rows
 
@@ -287,6 +293,6 @@ def test_how_linear_tasks_are(script: Callable[[str], ModuleType]) -> None:
     task = preset_config("quick", "transformer").task
     teacher = seed_teacher(0, task.support, task.input_dim, task.hidden_dim)
     found = np.mean([linearity.shares(teacher, mask, 0) for mask in np.asarray(task.support.held_out)], axis=0)
-    rows = json.loads((EVIDENCE / "linearity.json").read_text())
+    rows = measured("linearity")
     (row,) = [row for row in rows if (row["study"], row["seed"], row["split"]) == ("quick", 0, "ood")]
     assert found == pytest.approx([row["linear"], row["added"]], abs=1e-4)

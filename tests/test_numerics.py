@@ -14,7 +14,8 @@ import pytest
 from recombine.config.preset import preset_config
 from recombine.config.toml import override
 from recombine.task.teacher import seed_teacher
-from recombine.train.step import config_tasks, init_state, train_step
+from recombine.train.loop import run_steps
+from recombine.train.step import config_tasks, init_state
 
 
 def products(jaxpr: Any) -> Iterator[Any]:
@@ -36,7 +37,8 @@ def test_a_float32_product_is_one_wherever_it_is_computed(kind: str, path: str) 
     dynamic, static = eqx.partition(init_state(config), eqx.is_array)
 
     def step(dynamic: Any) -> Any:
-        done = train_step(config, jnp.uint32(0), config_tasks(config), eqx.combine(dynamic, static), jnp.int32(0))
+        state, tasks = eqx.combine(dynamic, static), config_tasks(config)
+        done = run_steps(config, jnp.uint32(0), tasks, state, jnp.int32(0), jnp.int32(1))
         return eqx.filter(done, eqx.is_array)
 
     found = list(products(jax.make_jaxpr(step)(dynamic).jaxpr))
@@ -58,3 +60,14 @@ def test_a_seed_is_the_same_teacher_whatever_the_environment_says() -> None:
     )
     here = seed_teacher(0, preset_config("smoke", "transformer").task.support, 4, 4).theta.tolist()
     np.testing.assert_array_equal(json.loads(done.stdout), here)
+
+
+def test_nothing_is_set_for_the_whole_process() -> None:
+    code = (
+        "import jax; before = (jax.config.jax_default_matmul_precision, jax.config.jax_threefry_partitionable)\n"
+        "import recombine.run.training, recombine.measure.scorecard\n"
+        "from recombine.config.preset import preset_config; from recombine.task.teacher import config_teacher\n"
+        "config_teacher(preset_config('smoke', 'transformer'))\n"
+        "assert before == (jax.config.jax_default_matmul_precision, jax.config.jax_threefry_partitionable)"
+    )
+    subprocess.run([sys.executable, "-c", code], timeout=120, check=True)

@@ -9,7 +9,6 @@ from enum import IntEnum
 import jax
 from jaxtyping import Array, Int, Key
 
-import recombine.numerics  # noqa: F401
 from recombine.checks import check_seed
 
 

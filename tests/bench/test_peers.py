@@ -1,7 +1,6 @@
-"""The peers do the job they are given: they learn, have the right size, and see no label."""
+"""The peers learn, have the size of our models, and see no label."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from importlib import import_module
 from types import ModuleType
 from typing import Any, NamedTuple, get_args
@@ -10,8 +9,9 @@ import equinox as eqx
 import jax
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
-from recombine.bench.peer.job import Job, Missing
+from recombine.bench.setting import MissingRequirement, PeerSetting
 from recombine.config.preset import preset_config
 from recombine.config.schema import Config, ModelKind
 from recombine.config.toml import override
@@ -25,7 +25,7 @@ KINDS = get_args(ModelKind)
 
 def tiny_config(kind: ModelKind) -> Config:
     changes = {"batch_size": 64, "num_steps": 1_000, "learning_rate": 3e-3}
-    # A seed whose models all start far from what they can learn in a hundred steps.
+    # With this seed, all models start far from the loss that they reach in a hundred steps.
     return override(preset_config("smoke", kind), {"seed": 1, "optimizer": changes})
 
 
@@ -34,7 +34,7 @@ def load(name: str, packages: tuple[str, ...]) -> ModuleType:
     for package in packages:
         pytest.importorskip(package)
     if "torch" in packages:
-        # Where the cores are shared, as among the tests' workers, PyTorch's threads mostly wait for each other.
+        # When tests run in parallel they share the cores, and PyTorch's threads mostly wait for each other.
         import_module("torch").set_num_threads(1)
     return import_module(f"recombine.bench.peer.{name}")
 
@@ -45,27 +45,27 @@ class Peer(NamedTuple):
     num_parameters: int
     prediction: np.ndarray
     gradient: dict[str, np.ndarray]
-    """Of the loss, in every part of the episodes."""
+    """The gradient of the loss in every part of the episodes."""
 
 
-def any_episodes(job: Job) -> dict[str, np.ndarray]:
-    """Numbers in the shape of episodes. Whether a label leaks does not depend on what it is."""
-    batch, context = job.batch_size, job.episode_length - 1
+def any_episodes(setting: PeerSetting) -> dict[str, np.ndarray]:
+    """Random numbers in the shape of episodes: a label that leaks does so whatever its value."""
+    batch, context = setting.batch_size, setting.episode_length - 1
     shapes = {
-        "context_x": (batch, context, job.input_dim),
+        "context_x": (batch, context, setting.input_dim),
         "context_y": (batch, context),
-        "query_x": (batch, job.input_dim),
+        "query_x": (batch, setting.input_dim),
         "query_y": (batch,),
-        "latent": (batch, job.num_modules),
+        "latent": (batch, setting.num_modules),
     }
     random = np.random.default_rng(0)
     return {name: random.standard_normal(shape, np.float32) for name, shape in shapes.items()}
 
 
-def torch_peer(module: ModuleType, job: Job, episodes: dict[str, np.ndarray]) -> Peer:
+def torch_peer(module: ModuleType, setting: PeerSetting, episodes: dict[str, np.ndarray]) -> Peer:
     torch, task = import_module("torch"), import_module("recombine.bench.peer.torch_task")
     loss = import_module("recombine.bench.peer.torch_eager").query_loss
-    model = module.build_model(job)
+    model = module.build_model(setting)
     parts = {name: torch.tensor(value, requires_grad=True) for name, value in episodes.items()}
     gradient = torch.autograd.grad(loss(model, task.Episodes(**parts)), list(parts.values()), materialize_grads=True)
     prediction = model(parts["context_x"], parts["context_y"], parts["query_x"])
@@ -76,9 +76,9 @@ def torch_peer(module: ModuleType, job: Job, episodes: dict[str, np.ndarray]) ->
     )
 
 
-def flax_peer(module: ModuleType, job: Job, episodes: dict[str, np.ndarray]) -> Peer:
+def flax_peer(module: ModuleType, setting: PeerSetting, episodes: dict[str, np.ndarray]) -> Peer:
     task = import_module("recombine.bench.peer.jax_task")
-    state = module.build_state(jax.random.key(job.seed), job)
+    state = module.build_state(jax.random.key(setting.seed), setting)
 
     @jax.jit
     def run(episodes: Any) -> tuple[Any, Any]:
@@ -91,19 +91,19 @@ def flax_peer(module: ModuleType, job: Job, episodes: dict[str, np.ndarray]) -> 
 
 
 def our_num_parameters(config: Config) -> int:
-    """Of our model without the position bias, which the peers do not have."""
+    """The size of our model without the position bias, which the peers do not have."""
     config = override(config, {"model": {"position_bias": "none"}})
     shapes = eqx.filter_eval_shape(build_model, config, key=jax.random.key(0))
     return sum(leaf.size for leaf in jax.tree.leaves(shapes) if isinstance(leaf, jax.ShapeDtypeStruct))
 
 
-def extra_num_parameters(name: str, job: Job) -> int:
-    """What a peer has beyond our model without its position bias, or lacks."""
+def extra_num_parameters(name: str, setting: PeerSetting) -> int:
+    """The parameters that a peer has beyond our model without its position bias; those it lacks are negative."""
     if name != "gpt2":
         return 0
-    positions = (2 * job.episode_length - 1) * job.embed_dim  # learned, one for each token
-    vocabulary = job.embed_dim  # a table of one word, never looked up
-    read_in = -job.embed_dim  # of tokens with d entries; with the label beside x they have d + 1
+    positions = (2 * setting.episode_length - 1) * setting.embed_dim  # learned, one for each token
+    vocabulary = setting.embed_dim  # a table of one word, never looked up
+    read_in = -setting.embed_dim  # of tokens with d entries; with the label beside x they have d + 1
     return positions + vocabulary + read_in
 
 
@@ -115,7 +115,7 @@ each_kind = pytest.mark.parametrize("kind", KINDS)
 @each_peer
 def test_the_loss_falls(name: str, kind: ModelKind) -> None:
     module = load(name, PEERS[name])
-    stepper = module.make_stepper(replace(Job.from_config(tiny_config(kind)), num_layers=1))
+    stepper = module.make_stepper(replace(PeerSetting.from_config(tiny_config(kind)), num_layers=1))
     first = stepper(1)
     stepper(130)
     last = np.mean([stepper(1) for _ in range(20)])
@@ -130,16 +130,18 @@ def test_architecture(name: str, kind: ModelKind) -> None:
     module = load(name, PEERS[name])
     assert packages_of(module) == PEERS[name]
     config = tiny_config(kind)
-    job = Job.from_config(config)
-    episodes = any_episodes(job)
-    peer = (flax_peer if name == "flax_linen" else torch_peer)(module, job, episodes)
-    assert peer.num_parameters == our_num_parameters(config) + extra_num_parameters(name, job)
+    setting = PeerSetting.from_config(config)
+    episodes = any_episodes(setting)
+    peer = (flax_peer if name == "flax_linen" else torch_peer)(module, setting, episodes)
+    assert peer.num_parameters == our_num_parameters(config) + extra_num_parameters(name, setting)
 
     y, prediction = episodes["query_y"], peer.prediction
-    assert prediction.shape == (job.batch_size,)
-    # Were the label to reach the prediction ŷ, the gradient of (ŷ − y)² in y would have another term.
-    np.testing.assert_allclose(peer.gradient["query_y"], 2 * (y - prediction) / job.batch_size, rtol=1e-4, atol=1e-7)
-    # What should reach it, does: every part of the context, and the query.
+    assert prediction.shape == (setting.batch_size,)
+    # If the label reached the prediction ŷ, the gradient of (ŷ − y)² in y would have another term.
+    np.testing.assert_allclose(
+        peer.gradient["query_y"], 2 * (y - prediction) / setting.batch_size, rtol=1e-4, atol=1e-7
+    )
+    # Every part of the context, and the query, must reach the prediction.
     for part in ("context_x", "context_y", "query_x"):
         assert (np.abs(peer.gradient[part]).max(axis=0) > 0).all()
 
@@ -176,23 +178,25 @@ def renamed(weights: dict[str, np.ndarray], names: dict[str, str]) -> dict[str, 
     return weights
 
 
-def torch_prediction(job: Job, weights: dict[str, np.ndarray], episodes: list[np.ndarray]) -> np.ndarray:
+def torch_prediction(setting: PeerSetting, weights: dict[str, np.ndarray], episodes: list[np.ndarray]) -> np.ndarray:
     torch = import_module("torch")
     weights = {name: value.T if value.ndim == 2 else value for name, value in renamed(weights, TORCH_NAMES).items()}
-    for layer in range(job.num_layers):  # query, key and value are one matrix there
+    for layer in range(setting.num_layers):  # query, key and value are one matrix there
         for part in ("weight", "bias"):
             prefix = f"trunk.encoder.layers.{layer}"
             stack = [weights.pop(f"{prefix}.attention.{name}.{part}") for name in ("query", "key", "value")]
             weights[f"{prefix}.self_attn.in_proj_{part}"] = np.concatenate(stack)
-    model = import_module("recombine.bench.peer.torch_eager").build_model(job)
+    model = import_module("recombine.bench.peer.torch_eager").build_model(setting)
     model.load_state_dict({name: torch.tensor(value) for name, value in weights.items()})
     return model(*map(torch.tensor, episodes)).detach().numpy()
 
 
-def flax_prediction(job: Job, weights: dict[str, np.ndarray], episodes: list[np.ndarray]) -> np.ndarray:
+def flax_prediction(setting: PeerSetting, weights: dict[str, np.ndarray], episodes: list[np.ndarray]) -> np.ndarray:
     flax = import_module("flax")
-    state = import_module("recombine.bench.peer.flax_linen").build_state(jax.random.key(0), job)
-    heads = {"latent": "Dense_0", "readout": "Dense_1"} if job.kind == "hypertransformer" else {"readout": "Dense_0"}
+    state = import_module("recombine.bench.peer.flax_linen").build_state(jax.random.key(0), setting)
+    heads = (
+        {"latent": "Dense_0", "readout": "Dense_1"} if setting.kind == "hypertransformer" else {"readout": "Dense_0"}
+    )
     weights = renamed(weights, {**FLAX_NAMES, **heads})
     params = flax.traverse_util.unflatten_dict(weights, sep=".")
     params = jax.tree.map(lambda like, value: value.reshape(like.shape), state.params, params)  # heads are an axis
@@ -205,12 +209,12 @@ def test_our_weights_make_our_predictions(name: str, predict: Callable[..., np.n
     """With the parameters of our model without its position bias, these peers are our model."""
     load(name, PEERS[name])
     config = override(tiny_config(kind), {"model": {"position_bias": "none"}})
-    job = Job.from_config(config)
+    setting = PeerSetting.from_config(config)
     model = eqx.filter_jit(build_model)(config, key=jax.random.key(0))
-    parts = any_episodes(job)
+    parts = any_episodes(setting)
     episodes = [parts["context_x"], parts["context_y"], parts["query_x"]]
     expected = eqx.filter_jit(jax.vmap(lambda *episode: model(*episode).y))(*episodes)
-    np.testing.assert_allclose(predict(job, named_arrays(model), episodes), expected, atol=1e-5)
+    np.testing.assert_allclose(predict(setting, named_arrays(model), episodes), expected, atol=1e-5)
 
 
 def packages_of(module: ModuleType) -> tuple[str, ...]:
@@ -226,19 +230,19 @@ def test_compiled_is_eager(kind: ModelKind, monkeypatch: pytest.MonkeyPatch, pyt
     if compiled.cpp_compiler() is None:
         pytest.skip("torch.compile needs a C++ compiler on a CPU")
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(pytestconfig.rootpath / ".pytest_cache" / "inductor"))
-    job = replace(Job.from_config(tiny_config(kind)), num_layers=1)
-    expected = [*map(eager.make_stepper(job), (1, 20))]
+    setting = replace(PeerSetting.from_config(tiny_config(kind)), num_layers=1)
+    expected = [*map(eager.make_stepper(setting), (1, 20))]
     compile, called = import_module("torch").compile, []
     monkeypatch.setattr("torch.compile", lambda *args, **kwargs: called.append(args) or compile(*args, **kwargs))
-    np.testing.assert_allclose([*map(compiled.make_stepper(job), (1, 20))], expected, rtol=1e-4)
+    np.testing.assert_allclose([*map(compiled.make_stepper(setting), (1, 20))], expected, rtol=1e-4)
     assert len(called) == 1
 
 
 def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = load("torch_compiled", ("torch",))
     monkeypatch.setenv("CXX", "no-such-compiler")
-    with pytest.raises(Missing, match=r"C\+\+ compiler"):
-        compiled.make_stepper(Job.from_config(tiny_config("transformer")))
+    with pytest.raises(MissingRequirement, match=r"C\+\+ compiler"):
+        compiled.make_stepper(PeerSetting.from_config(tiny_config("transformer")))
 
 
 @pytest.mark.parametrize(
@@ -253,7 +257,7 @@ def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
         ("transformer", "optimizer", "final_fraction", 0.1),
     ],
 )
-def test_a_job_the_peers_do_not_do(kind: ModelKind, section: str, field: str, value: Any) -> None:
+def test_a_setting_the_peers_do_not_do(kind: ModelKind, section: str, field: str, value: Any) -> None:
     config = override(tiny_config(kind), {section: {field: value}})
     with pytest.raises(InputError, match=rf"{section}\.{field}"):
-        Job.from_config(config)
+        PeerSetting.from_config(config)

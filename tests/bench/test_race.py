@@ -1,41 +1,36 @@
-"""The race: contenders take turns, and one that is missing, fails, dies or hangs holds up nobody."""
+"""Contenders take turns; one that fails, dies or hangs does not stop the rest."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from recombine.bench.process import Entry
+from recombine.bench.contender_process import Entry
+from recombine.bench.message import Failed, Missing
 from recombine.bench.race import race
+from recombine.bench.setting import MatmulSetting
 
 CONTENDER = """
 import os, threading
-from dataclasses import dataclass
-from recombine.bench.peer.job import Missing
+from recombine.bench.setting import MissingRequirement
 
 REQUIRES = ()
+NAME, LOG, FATE = (os.environ[f"CONTENDER_{variable}"] for variable in ("NAME", "LOG", "FATE"))
 
-@dataclass
-class Job:
-    name: str
-    log: str
-    fate: str = ""
-
-def make_stepper(job):
-    if job.fate == "missing":
-        raise Missing("no such thing here")
+def make_stepper(setting):
+    if FATE == "missing":
+        raise MissingRequirement("no such thing here")
     calls = []
     def run(num_steps):
-        with open(job.log, "a") as log:
-            log.write(f"{job.name} begins {num_steps}\\n")
+        with open(LOG, "a") as log:
+            log.write(f"{NAME} begins {num_steps}\\n")
         calls.append(num_steps)
         if len(calls) == 3:  # the first step, the warm-up, and the first round
-            match job.fate:
+            match FATE:
                 case "fails": raise ValueError("of no use")
                 case "dies": os.write(2, b"the last word\\n"), os._exit(3)
                 case "hangs": threading.Event().wait()
-        with open(job.log, "a") as log:
-            log.write(f"{job.name} ends {num_steps}\\n")
+        with open(LOG, "a") as log:
+            log.write(f"{NAME} ends {num_steps}\\n")
         return 0.5
     return run
 """
@@ -47,9 +42,14 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def entry(directory: Path, name: str, processes: int = 1, **job: Any) -> Entry:
-    fields = {"name": name, "log": str(directory / "log"), **job}
-    return Entry(name, "fake_contender", fields, {"PYTHONPATH": str(directory)}, processes)
+def entry(directory: Path, name: str, processes: int = 1, fate: str = "") -> Entry:
+    environment = {
+        "PYTHONPATH": str(directory),
+        "CONTENDER_NAME": name,
+        "CONTENDER_LOG": str(directory / "log"),
+        "CONTENDER_FATE": fate,
+    }
+    return Entry(name, "fake_contender", MatmulSetting("numpy", 1, 1, 1, 1), environment, processes)
 
 
 def log(directory: Path) -> list[str]:
@@ -57,8 +57,8 @@ def log(directory: Path) -> list[str]:
 
 
 def turns(*order: tuple[str, int]) -> list[str]:
-    """One at a time: each ends before the next begins."""
-    return [f"{name} {what} {steps}" for name, steps in order for what in ("begins", "ends")]
+    """The log of contenders that run one at a time: each ends before the next begins."""
+    return [f"{name} {event} {steps}" for name, steps in order for event in ("begins", "ends")]
 
 
 def test_they_take_turns(directory: Path) -> None:
@@ -68,7 +68,7 @@ def test_they_take_turns(directory: Path) -> None:
     assert log(directory) == turns(*starts, *[(name, 7) for name in "abcabc"])
     assert [len(result.rounds) for result in results.values()] == [2, 2, 2]
     assert all(result.finished and result.start_seconds for result in results.values())
-    assert [turn["steps"] for result in results.values() for (turn,) in result.rounds] == [7] * 6
+    assert [turn.steps for result in results.values() for (turn,) in result.rounds] == [7] * 6
     assert len(reports) == 3 * (1 + 2)
 
 
@@ -85,9 +85,9 @@ def test_those_that_do_not_finish(directory: Path) -> None:
     entries = [*(entry(directory, fate, fate=fate) for fate in fates), entry(directory, "good")]
     reports: list[str] = []
     results = race(entries, steps=2, repeats=2, report=reports.append)
-    assert (results["missing"].missing, results["missing"].failed) == ("no such thing here", None)
-    assert results["fails"].failed == "ValueError: of no use"
-    assert results["dies"].failed == "ended with code 3: the last word"
+    assert results["missing"].out == Missing("no such thing here")
+    assert results["fails"].out == Failed("ValueError: of no use")
+    assert results["dies"].out == Failed("ended with code 3: the last word")
     assert results["good"].finished
     assert len(results["good"].rounds) == 2
     assert log(directory)[-2:] == turns(("good", 2))
@@ -97,11 +97,11 @@ def test_those_that_do_not_finish(directory: Path) -> None:
 def test_one_that_hangs_is_ended(directory: Path) -> None:
     entries = [entry(directory, "hangs", fate="hangs"), entry(directory, "good")]
     results = race(entries, steps=2, repeats=1, seconds_to_answer=2.0)
-    assert results["hangs"].failed == "no answer within 2 seconds"
+    assert results["hangs"].out == Failed("no answer within 2 seconds")
     assert results["good"].finished
 
 
 def test_one_that_never_starts(directory: Path) -> None:
     (directory / "fake_contender.py").write_text("import threading\nthreading.Event().wait()")
     results = race([entry(directory, "hangs")], steps=2, repeats=1, seconds_to_start=1.0)
-    assert results["hangs"].failed == "no answer within 1 seconds"
+    assert results["hangs"].out == Failed("no answer within 1 seconds")

@@ -1,18 +1,22 @@
-"""Fitted exponents, sweeps that take turns, and their figure."""
+"""Fitted exponents, the sweeps that they are fitted to, and the figure."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from recombine.bench.process import Entry
-from recombine.bench.race import Result
+from recombine.bench.contender_process import Entry
+from recombine.bench.message import Failed, Turn
+from recombine.bench.race import RaceResult, Report
+from recombine.bench.result import Scaling
 from recombine.bench.scaling import SWEEPS, fitted_exponent, measure_scaling, num_points
+from recombine.bench.setting import OurSetting
 from recombine.config.preset import preset_config
+from recombine.config.schema import TrunkConfig
 from recombine.figure.bench import draw_scaling
 from recombine.figure.save import save_figure
+from recombine.record.codec import decode, encode
 from recombine.terminal.bench_tables import print_scaling
 
 
@@ -33,34 +37,37 @@ def test_no_line_through_a_single_point() -> None:
     assert fitted_exponent([(8, 1.0)]) is None
 
 
-def fake_race(entries: Sequence[Entry], steps: int, repeats: int, report: Any) -> dict[str, Result]:
-    """Seconds in proportion to N² and to the layers, and to nothing else; six layers fail."""
+def fake_race(entries: Sequence[Entry], steps: int, repeats: int, report: Report) -> dict[str, RaceResult]:
+    """The seconds are proportional to N² and to the layers, and depend on nothing else; six layers fail."""
     results = {}
     for entry in entries:
-        config = entry.job["config"]
-        if config["model"]["num_layers"] == 6:
-            results[entry.name] = Result(entry.name, failed="too deep")
+        assert isinstance(entry.setting, OurSetting)
+        config = entry.setting.config
+        assert isinstance(config.model, TrunkConfig)
+        if config.model.num_layers == 6:
+            results[entry.name] = RaceResult(entry.name, out=Failed("too deep"))
             continue
-        seconds = 1e-5 * steps * config["task"]["episode_length"] ** 2 * config["model"]["num_layers"]
-        rounds = [[{"steps": steps, "seconds": seconds * slower}] for slower in (1, 1, 3)]
-        results[entry.name] = Result(entry.name, rounds=rounds)
+        seconds = 1e-5 * steps * config.task.episode_length**2 * config.model.num_layers
+        rounds = tuple((Turn(steps, seconds * slower, loss=0.1, peak_bytes=None),) for slower in (1, 1, 3))
+        results[entry.name] = RaceResult(entry.name, rounds=rounds)
     return results
 
 
 @pytest.fixture
-def scaling(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+def scaling(monkeypatch: pytest.MonkeyPatch) -> list[Scaling]:
     monkeypatch.setattr("recombine.bench.scaling.race", fake_race)
     configs = [preset_config("paper", kind) for kind in ("transformer", "hypertransformer")]
     return [measure_scaling(config, 1, 4, 3, lambda _: None) for config in configs]
 
 
-def test_the_sweeps(scaling: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_sweeps(scaling: list[Scaling], capsys: pytest.CaptureFixture[str]) -> None:
     for model in scaling:
-        assert [sweep["field"] for sweep in model["sweeps"]] == list(SWEEPS)
-        length, size, layers = model["sweeps"]
-        assert [length["exponent"], size["exponent"], layers["exponent"]] == pytest.approx([2.0, 0.0, 1.0])
-        assert length["points"][0] == {"value": 8, "seconds": pytest.approx(1e-5 * 64 * 2)}
-        assert layers["failures"] == {6: "too deep"}
+        assert [sweep.field for sweep in model.sweeps] == list(SWEEPS)
+        length, size, layers = model.sweeps
+        assert [length.exponent, size.exponent, layers.exponent] == pytest.approx([2.0, 0.0, 1.0])
+        assert (length.points[0].value, length.points[0].seconds) == (8, pytest.approx(1e-5 * 64 * 2))
+        assert layers.failures == {6: "too deep"}
+        assert decode(encode(model), Scaling) == model
     assert num_points() == 16
     print_scaling(scaling)
     printed = capsys.readouterr().out
@@ -69,7 +76,7 @@ def test_the_sweeps(scaling: list[dict[str, Any]], capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize("name", ["scaling.svg", "scaling.png"])
-def test_the_figure(name: str, scaling: list[dict[str, Any]], tmp_path: Path) -> None:
+def test_the_figure(name: str, scaling: list[Scaling], tmp_path: Path) -> None:
     save_figure(draw_scaling(scaling), tmp_path / name)
     data = (tmp_path / name).read_bytes()
     if name.endswith(".png"):

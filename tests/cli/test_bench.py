@@ -1,4 +1,4 @@
-"""`recombine bench` from the outside, at sizes that take seconds."""
+"""`recombine bench` as its users run it, at sizes that take seconds."""
 
 import json
 import subprocess
@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from recombine.bench.result import Benchmark
 from recombine.cli.main import main
+from recombine.record.codec import decode, plain
 from recombine.run.machine import available_cores
 
 pytestmark = pytest.mark.slow
@@ -26,6 +28,7 @@ def test_a_comparison(tmp_path: Path) -> None:
     arguments = ["--lengths", "8", "--repeats", "2", "--contenders", "fast", "flax_linen", "--out", str(out)]
     found, progress = bench("--model", "transformer", *arguments)
     assert json.loads(out.read_text()) == found
+    assert plain(decode(out.read_text(), Benchmark)) == found
     assert (found["preset"], found["threads"], found["steps"], found["repeats"]) == ("smoke", 1, 1, 2)
     assert found["environment"]["cores"] == available_cores()
     assert found["environment"]["identity"]["threads"] == 1

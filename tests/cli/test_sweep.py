@@ -211,7 +211,7 @@ def test_a_sweep_grows_by_seeds(tmp_path: Path) -> None:
     grid = parse_grid({"grid": {"model.embed_dim": [8, 16]}})
     write_list(tmp_path, sweep_runs(grid, "smoke", [0]))
     write_list(tmp_path, sweep_runs(grid, "smoke", [1]))
-    assert sorted((line["configuration"], line["seed"]) for line in read_list(tmp_path)) == [
+    assert sorted((line.configuration, line.seed) for line in read_list(tmp_path)) == [
         ("transformer-embed_dim=16", 0),
         ("transformer-embed_dim=16", 1),
         ("transformer-embed_dim=8", 0),

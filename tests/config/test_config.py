@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recombine.config.preset import preset_config
-from recombine.config.schema import Config, HypertransformerConfig, CustomModelConfig, TaskConfig, TransformerConfig
+from recombine.config.schema import Config, CustomModelConfig, HypertransformerConfig, TaskConfig, TransformerConfig
 from recombine.config.toml import config_tables, override, read_config, write_toml
 from recombine.errors import InputError
 

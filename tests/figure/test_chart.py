@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from recombine.figure.chart import LABEL_GAP, spread_out
 from recombine.figure.compose import draw_figure
 from recombine.study.collect import Study
-from tests.study.studies import make_run, whole_study
+from tests.study.studies import make_run, whole_study, with_reference, with_score
 
 
 def panel_layers(chart: Any, title: str) -> list[dict[str, Any]]:
@@ -48,20 +49,19 @@ def test_the_view_is_of_what_was_learned_and_of_the_references(
     early: float, late: float, ridge: float, expected: list[float]
 ) -> None:
     run = make_run("transformer", "connected+", 0)
-    assert run.references is not None
-    rows = [{**row, "ood": {**row["ood"], "r2": early if row["step"] < 500 else late}} for row in run.rows]
-    references = {**run.references, "ridge": {**run.references["ridge"], "ood": {"r2": ridge}}}
-    chart = draw_figure(Study((replace(run, rows=tuple(rows), references=references),)), "results")
+    rows = [with_score(row, "ood", r2=early if row.step < 500 else late) for row in run.rows]
+    run = with_reference(replace(run, rows=tuple(rows)), "ridge", "ood", ridge)
+    chart = draw_figure(Study((run,)), "results")
     assert view(chart, "A\u2002R²") == expected
 
 
 def test_a_diverged_loss_does_not_squash_the_picture() -> None:
     run = make_run("transformer", "connected+", 0)
-    first = {**run.rows[0], "in_dist": {**run.rows[0]["in_dist"], "mse": 1e6}}
+    first = with_score(run.rows[0], "in_dist", mse=1e6)
     chart = draw_figure(Study((replace(run, rows=(first, *run.rows[1:])),)), "results")
     low, high = panel_layers(chart, "Loss")[0]["encoding"]["y"]["scale"]["domain"]
     assert high < 1
-    assert low < min(row["in_dist"]["mse"] for row in run.rows)
+    assert low < min(row.in_dist.mse for row in run.rows)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_diverged_loss_does_not_squash_the_picture() -> None:
 def test_a_loss_of_any_range_has_ticks(first: float, final: float, expected: set[float]) -> None:
     run = make_run("transformer", "connected+", 0)
     pairs = zip(run.rows, (first, final), strict=False)
-    rows = [{**row, "in_dist": {**row["in_dist"], "mse": mse}} for row, mse in pairs]
+    rows = [with_score(row, "in_dist", mse=mse) for row, mse in pairs]
     layers = panel_layers(draw_figure(Study((replace(run, rows=tuple(rows)),)), "results"), "Loss")
     ticks = next(layer["encoding"]["y"]["axis"]["values"] for layer in layers if "axis" in layer["encoding"]["y"])
     assert set(ticks) == expected
@@ -97,7 +97,7 @@ def test_replacing_the_latent_is_read_beside_its_ceiling(study: Study) -> None:
     chart = draw_figure(study, "interventions")
     rows = chart.to_dict()["datasets"]["latent_ood_means"]
     cards = [run.scorecard for run in study.runs if run.support == "connected+" and run.model == "hypertransformer"]
-    ceilings = [card["interventions"]["ood"]["ceiling"] for card in cards if card]
+    ceilings = [card.interventions.ood.ceiling for card in cards if card]
     (found,) = [row for row in rows if row["name"] == "ceiling"]
     assert (found["x"], found["mean"]) == ("the true latent", pytest.approx(sum(ceilings) / len(ceilings)))
     untouched = [row for row in chart.to_dict()["datasets"]["subspace_ood_means"] if "untouched" in row["x"]]
@@ -107,7 +107,7 @@ def test_replacing_the_latent_is_read_beside_its_ceiling(study: Study) -> None:
 @pytest.mark.parametrize(("last", "ticks"), [(10_000, [0, 2500, 5000, 7500, 10_000]), (40, [0, 10, 20, 30, 40])])
 def test_a_training_s_end_has_a_tick(last: int, ticks: list[int]) -> None:
     run = make_run("transformer", "connected+", 0)
-    rows = tuple({**row, "step": step} for row, step in zip(run.rows, (0, last), strict=False))
+    rows = tuple(msgspec.structs.replace(row, step=step) for row, step in zip(run.rows, (0, last), strict=False))
     layers = panel_layers(draw_figure(Study((replace(run, rows=rows),)), "results"), "A\u2002R²")
     axes = [layer["encoding"]["x"]["axis"] for layer in layers if "axis" in layer["encoding"].get("x", {})]
     assert axes

@@ -9,9 +9,19 @@ import pytest
 from scipy import stats
 
 from recombine.figure.compose import draw_figure, figures, write_figures
-from recombine.figure.theme import colors, ordered_models
-from recombine.study.collect import RunRecord, Study
-from tests.study.studies import half_study, hostile_study, make_run, own_study, whole_study
+from recombine.figure.theme import colors
+from recombine.run.reader import StoredRun
+from recombine.study.collect import Study
+from recombine.study.wording import ordered_models
+from tests.study.studies import (
+    custom_study,
+    half_study,
+    hostile_study,
+    make_run,
+    whole_study,
+    with_reference,
+    with_score,
+)
 
 # The masks that neither Connected nor Disconnected trains on, written out.
 OUTSIDE_BOTH = {"100100", "100010", "010100", "010010", "010001", "001010", "001001"}
@@ -27,7 +37,7 @@ def row_of(chart: Any, table: str, **wanted: Any) -> dict[str, Any]:
     return found[0]
 
 
-def runs_of(study: Study, model: str, support: str = "connected+") -> list[RunRecord]:
+def runs_of(study: Study, model: str, support: str = "connected+") -> list[StoredRun]:
     return [run for run in study.runs if (run.model, run.support) == (model, support)]
 
 
@@ -50,13 +60,13 @@ def test_a_run_that_has_not_been_measured_is_no_seed_of_a_line(study: Study) -> 
 @pytest.mark.parametrize(
     ("panel", "name", "read"),
     [
-        ("ood", "", lambda row: row["ood"]["r2"]),
-        ("loss", "", lambda row: row["in_dist"]["mse"]),
-        ("in_dist", "", lambda row: row["in_dist"]["r2"]),
-        ("probe", "residual stream", lambda row: row["probe"]["ood"][2]),
-        ("probe", "latent", lambda row: row["probe"]["latent"]["ood"]),
-        ("control", "fresh teacher", lambda row: row["control"]["r2"]),
-        ("control", "fresh modules", lambda row: row["control_modules"]["r2"]),
+        ("ood", "", lambda row: row.ood.r2),
+        ("loss", "", lambda row: row.in_dist.mse),
+        ("in_dist", "", lambda row: row.in_dist.r2),
+        ("probe", "residual stream", lambda row: row.probe.ood[2]),
+        ("probe", "latent", lambda row: row.probe.latent.ood),
+        ("control", "fresh teacher", lambda row: row.control.r2),
+        ("control", "fresh modules", lambda row: row.control_modules.r2),
     ],
 )
 def test_mean_and_interval_over_three_seeds(study: Study, results: Any, panel: str, name: str, read: Any) -> None:
@@ -70,8 +80,8 @@ def test_mean_and_interval_over_three_seeds(study: Study, results: Any, panel: s
 
 
 def test_the_range_of_two_seeds_and_nothing_of_one() -> None:
-    values = [run.rows[-1]["ood"]["r2"] for run in runs_of(own_study(), "Bottleneck")]
-    row = row_of(draw_figure(own_study(), "results"), "ood_means", model="Bottleneck", x=5000)
+    values = [run.rows[-1].ood.r2 for run in runs_of(custom_study(), "Bottleneck")]
+    row = row_of(draw_figure(custom_study(), "results"), "ood_means", model="Bottleneck", x=5000)
     assert (row["low"], row["high"]) == (min(values), max(values))
     row = row_of(draw_figure(half_study(), "results"), "ood_means", model="transformer", x=2500)
     assert (row["low"], row["high"], row["seeds"]) == (None, None, 1)
@@ -80,15 +90,15 @@ def test_the_range_of_two_seeds_and_nothing_of_one() -> None:
 def test_connected_against_disconnected(study: Study, results: Any) -> None:
     for support in ("connected", "disconnected"):
         runs = runs_of(study, "transformer", support)
-        own = [run.rows[-1]["ood"]["r2"] for run in runs]
+        own = [run.rows[-1].ood.r2 for run in runs]
         row = row_of(results, "compared_means", model="transformer", name=support, x=5000)
         assert row["mean"] == pytest.approx(np.mean(own))
         pooled = []
         for run in runs:
-            masks = run.rows[-1]["ood"]["masks"]
+            masks = run.rows[-1].ood.masks
             assert set(masks) >= OUTSIDE_BOTH
             n, mse, spread = np.array(
-                [[masks[m][key] for key in ("episodes", "mse", "spread")] for m in OUTSIDE_BOTH]
+                [[getattr(masks[m], key) for key in ("episodes", "mse", "spread")] for m in OUTSIDE_BOTH]
             ).T
             pooled.append(1 - (n @ mse) / (n @ spread))
         both = row_of(results, "compared_both_means", model="transformer", name=support, x=5000)
@@ -100,23 +110,21 @@ def test_connected_against_disconnected(study: Study, results: Any) -> None:
 def test_references_count_once_per_seed() -> None:
     """Two models of seed 0 and one of seed 1: the mean is over two seeds, not over three runs."""
     runs = [make_run("transformer", "connected+", 0), make_run("hypertransformer", "connected+", 0)]
-    other = make_run("transformer", "connected+", 1)
-    assert other.references is not None
-    changed = {**other.references, "ridge": {**other.references["ridge"], "ood": {"r2": 0.41}}}
-    chart = draw_figure(Study((*runs, replace(other, references=changed))), "results")
+    other = with_reference(make_run("transformer", "connected+", 1), "ridge", "ood", 0.41)
+    chart = draw_figure(Study((*runs, other)), "results")
     assert row_of(chart, "ood_references", name="ridge")["value"] == pytest.approx((0.61 + 0.41) / 2)
     assert [row["name"] for row in rows_of(chart, "ood_references")] == ["ridge", "fitted network", "oracle"]
 
 
 def test_another_support(study: Study) -> None:
-    values = [run.rows[-1]["ood"]["r2"] for run in runs_of(study, "transformer", "disconnected")]
+    values = [run.rows[-1].ood.r2 for run in runs_of(study, "transformer", "disconnected")]
     row = row_of(draw_figure(study, "results", support="disconnected"), "ood_means", model="transformer", x=5000)
     assert row["mean"] == pytest.approx(np.mean(values))
 
 
 def test_where_a_seed_is_not_finite_there_is_no_mean() -> None:
     run, other = make_run("transformer", "connected+", 0), make_run("transformer", "connected+", 1)
-    bad = {**run.rows[-1], "ood": {**run.rows[-1]["ood"], "r2": float("nan"), "mse": float("inf")}}
+    bad = with_score(run.rows[-1], "ood", r2=float("nan"), mse=float("inf"))
     chart = draw_figure(Study((replace(run, rows=(*run.rows[:-1], bad)), other)), "results")
     assert row_of(chart, "ood_means", x=5000)["mean"] is None
     assert row_of(chart, "ood_means", x=4875)["mean"] is not None
@@ -128,7 +136,7 @@ def test_masks(study: Study) -> None:
     runs = runs_of(study, "hypertransformer")
     assert {row["x"] for row in rows_of(chart, "masks_ood_means")} == {"100100", "010010", "001001"}
     for mask in ("100100", "001001"):
-        values = [run.rows[-1]["ood"]["masks"][mask]["r2"] for run in runs]
+        values = [run.rows[-1].ood.masks[mask].r2 for run in runs]
         assert row_of(chart, "masks_ood_means", model="hypertransformer", x=mask)["mean"] == pytest.approx(
             np.mean(values)
         )
@@ -139,7 +147,7 @@ def test_masks(study: Study) -> None:
 
 def test_active_modules(study: Study) -> None:
     chart = draw_figure(study, "active_modules")
-    values = [run.scorecard["active_modules"]["4"]["r2"] for run in runs_of(study, "transformer")]
+    values = [run.scorecard.active_modules["4"].r2 for run in runs_of(study, "transformer")]
     assert row_of(chart, "active_modules_means", model="transformer", x=4)["mean"] == pytest.approx(np.mean(values))
     assert row_of(chart, "active_modules_references", name="ridge", x=4)["value"] == pytest.approx(0.61 - 0.08)
     labelled = [row for row in rows_of(chart, "active_modules_references") if "label" in row]
@@ -149,9 +157,9 @@ def test_active_modules(study: Study) -> None:
 def test_probe_modules_and_interventions(study: Study) -> None:
     runs = runs_of(study, "hypertransformer")
     row = row_of(draw_figure(study, "probe"), "probe_ood_means", model="hypertransformer", x="block 1")
-    assert row["mean"] == pytest.approx(np.mean([run.rows[-1]["probe"]["ood"][1] for run in runs]))
+    assert row["mean"] == pytest.approx(np.mean([run.rows[-1].probe.ood[1] for run in runs]))
     chart = draw_figure(study, "modules")
-    values = [run.scorecard["modules"]["single"][2]["r2"] for run in runs]
+    values = [run.scorecard.modules.single[2].r2 for run in runs]
     assert row_of(chart, "modules_single_means", x="module 3", name="recovered")["mean"] == pytest.approx(
         np.mean(values)
     )
@@ -159,7 +167,7 @@ def test_probe_modules_and_interventions(study: Study) -> None:
     assert {row["x"] for row in rows_of(chart, "modules_held_out_means")} == {"100100", "010010", "001001"}
     chart = draw_figure(study, "interventions")
     assert row_of(chart, "latent_ood_means", x="as inferred")["mean"] == pytest.approx(0.95)
-    values = [run.scorecard["interventions"]["points"][1]["ood"]["random"] for run in runs_of(study, "transformer")]
+    values = [run.scorecard.interventions.points[1].ood.random for run in runs_of(study, "transformer")]
     row = row_of(chart, "subspace_ood_means", model="transformer", x="block 1: a random change")
     assert row["mean"] == pytest.approx(np.mean(values))
 
@@ -177,7 +185,7 @@ def test_what_is_missing_is_said() -> None:
     chart = draw_figure(half_study(), "results")
     assert rows_of(chart, "compared_note") == [{"text": "no run yet"}]
     assert rows_of(chart, "ood_note") == []
-    assert list(figures(own_study())) == ["results", "masks", "active_modules", "probe", "interventions"]
+    assert list(figures(custom_study())) == ["results", "masks", "active_modules", "probe", "interventions"]
     assert figures(Study(())) == {}
 
 
@@ -197,7 +205,7 @@ def test_colours_stay_with_their_models() -> None:
         (whole_study, ["results", "masks", "active_modules", "probe", "modules", "interventions"]),
         (half_study, ["results", "masks", "probe"]),
         pytest.param(
-            own_study, ["results", "masks", "active_modules", "probe", "interventions"], marks=pytest.mark.slow
+            custom_study, ["results", "masks", "active_modules", "probe", "interventions"], marks=pytest.mark.slow
         ),
         (hostile_study, ["results", "masks", "active_modules"]),
         (lambda: Study(()), []),

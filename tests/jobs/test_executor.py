@@ -14,24 +14,24 @@ import pytest
 
 from recombine.config.toml import write_toml
 from recombine.jobs.executor.local import next_job, run_jobs
-from recombine.jobs.job import MOST_SHAPES, Job, keep_shape
+from recombine.jobs.job import MOST_SHAPES, After, Job, JobPart, keep_shape
 from recombine.run.directory import RunDirectory
-from recombine.run.signals import StopRequest
+from recombine.run.signals import StopSignal
 from tests.reliability.small_run import small_config
 
 
-def train_job(path: Path, after: Sequence[str] = (), **changes) -> Job:
-    request = {"kind": "train", "config": write_toml(small_config(**changes)), "path": str(path), "own": None}
-    return Job(path.name, request | {"after": list(after)})
+def train_job(path: Path, after: Sequence[After] = (), **changes) -> Job:
+    part = JobPart(write_toml(small_config(**changes)), str(path))
+    return Job(name=path.name, kind="train", parts=(part,), after=tuple(after))
 
 
 def test_a_failing_job_does_not_stop_the_others(tmp_path: Path) -> None:
-    bad = Job("bad", {"kind": "train", "config": "nonsense = 1", "path": str(tmp_path / "bad"), "own": None})
+    bad = Job(name="bad", kind="train", parts=(JobPart("nonsense = 1", str(tmp_path / "bad")),))
     good = train_job(tmp_path / "good", after=["scorecard", "selection"])
-    events = list(run_jobs([bad, good], 1, StopRequest()))
-    ends = {event.job.name: event for event in events if event.kind in ("done", "failed")}
+    events = list(run_jobs([bad, good], 1, StopSignal()))
+    ends = {event.job.name: event.news for event in events if event.news.kind in ("done", "failed")}
     assert ends["bad"].kind == "failed"
-    assert "nonsense" in ends["bad"].data["error"]
+    assert "nonsense" in (ends["bad"].error or "")
     assert ends["good"].kind == "done"
     assert (tmp_path / "good" / "scorecard.json").is_file()
     assert (tmp_path / "good" / "selection.json").is_file()
@@ -41,9 +41,9 @@ def test_a_failing_job_does_not_stop_the_others(tmp_path: Path) -> None:
 def test_a_killed_worker_costs_no_job(tmp_path: Path, signum: signal.Signals) -> None:
     job = train_job(tmp_path / "run", optimizer={"num_steps": 6_000}, measure={"snapshots": 20})
     killed, kinds = False, []
-    for event in run_jobs([job], 1, StopRequest()):
-        kinds.append(event.kind)
-        if event.kind == "progress" and event.data["step"] > 0 and not killed:
+    for event in run_jobs([job], 1, StopSignal()):
+        kinds.append(event.news.kind)
+        if event.news.kind == "progress" and (event.news.step or 0) > 0 and not killed:
             killed = True
             os.kill(status_process(tmp_path / "run"), signum)
     assert killed
@@ -65,17 +65,21 @@ def status_process(run: Path) -> int:
     return json.loads((run / "status.json").read_text())["process"]
 
 
+def shaped(name: str, shape: str | None) -> Job:
+    return Job(name=name, kind="train", parts=(), shape=shape)
+
+
 def test_a_worker_takes_what_it_has_compiled() -> None:
     """And otherwise what no other has; but nothing is put off by more than a few."""
 
     def order(shapes: str, mine: str, others: str) -> str:
         """The names of the jobs, which are their places, as a worker takes them."""
-        jobs = [Job(str(i), {"shape": None if shape == "-" else shape}) for i, shape in enumerate(shapes)]
+        jobs = [shaped(str(i), None if shape == "-" else shape) for i, shape in enumerate(shapes)]
         waiting, passed, compiled, taken = deque(jobs), Counter[str](), set(mine), ""
         while waiting:
             job = next_job(waiting, passed, compiled, set(others))
             taken += job.name
-            compiled |= {job.request["shape"]} - {None}
+            compiled |= {job.shape} - {None}
         return taken
 
     assert order("abab", "", "") == "0213"
@@ -83,7 +87,7 @@ def test_a_worker_takes_what_it_has_compiled() -> None:
     assert order("abab", "", "a") == "1302", "the other one does the rest of a"
     assert order("-a-a", "", "a") == "0213"
     assert order("aaaaaaaaab", "b", "a")[0] == "0", "too far away"
-    many = [Job("first", {"shape": "a"}), *(Job(str(i), {"shape": "b"}) for i in range(100))]
+    many = [shaped("first", "a"), *(shaped(str(i), "b") for i in range(100))]
     waiting, passed = deque(many), Counter[str]()
     taken = [next_job(waiting, passed, {"b"}, set()).name for _ in range(20)]
     assert "first" in taken, "nothing is put off for long"
@@ -95,19 +99,19 @@ def test_a_job_is_tried_a_bounded_number_of_times(tmp_path: Path) -> None:
     (tmp_path / "run" / "env.json").mkdir(parents=True)
     (tmp_path / "run" / "lock").touch()
     for retries in (0, 2):
-        events = list(run_jobs([job], 1, StopRequest(), retries=retries))
-        kinds = [event.kind for event in events if event.kind != "progress"]
+        events = list(run_jobs([job], 1, StopSignal(), retries=retries))
+        kinds = [event.news.kind for event in events if event.news.kind != "progress"]
         assert kinds[-1] == "failed"
-        assert (kinds.count("started"), events[-1].data) == (1 + retries, events[-1].data)
+        assert kinds.count("started") == 1 + retries
 
 
 def test_a_worker_that_dies_while_nobody_listens(tmp_path: Path) -> None:
     """It is idle, and the reader of the events is busy with something else."""
     first, second = train_job(tmp_path / "first"), train_job(tmp_path / "second")
     kinds = []
-    for event in run_jobs([first, second], 1, StopRequest(), retries=1):
-        kinds.append((event.job.name, event.kind))
-        if (event.job.name, event.kind) == ("first", "done"):
+    for event in run_jobs([first, second], 1, StopSignal(), retries=1):
+        kinds.append((event.job.name, event.news.kind))
+        if kinds[-1] == ("first", "done"):
             os.kill(status_process(tmp_path / "first"), signal.SIGKILL)
             time.sleep(1.0)
     assert kinds[-1] == ("second", "done")
@@ -118,7 +122,7 @@ def test_a_run_in_use_is_waited_for(tmp_path: Path) -> None:
     holder = RunDirectory(tmp_path / "run")
     holder.__enter__()
     threading.Timer(3.0, holder.__exit__).start()
-    kinds = [event.kind for event in run_jobs([train_job(tmp_path / "run")], 1, StopRequest(), retries=0)]
+    kinds = [event.news.kind for event in run_jobs([train_job(tmp_path / "run")], 1, StopSignal(), retries=0)]
     assert kinds[-1] == "done"
 
 

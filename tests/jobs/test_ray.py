@@ -12,7 +12,7 @@ import pytest
 from recombine.errors import Failed
 from recombine.jobs.executor.local import run_jobs
 from recombine.jobs.job import Event, Job
-from recombine.run.signals import StopRequest
+from recombine.run.signals import StopSignal
 from tests.jobs.ray_cluster import ray_cluster
 from tests.jobs.test_executor import train_job
 from tests.reliability.small_run import result
@@ -41,7 +41,7 @@ def on_ray(jobs: list[Job], out: Path, address: str, signum: signal.Signals, ret
     from recombine.jobs.executor.ray import run_jobs_on_ray
 
     events, sent = [], False
-    for event in run_jobs_on_ray(jobs, out, address, None, StopRequest(), retries):
+    for event in run_jobs_on_ray(jobs, out, address, None, StopSignal(), retries):
         events.append(event)
         if event.kind == "progress" and event.data["step"] > 0 and not sent:
             sent = True
@@ -56,7 +56,7 @@ CHANGES = {"optimizer": {"num_steps": 3_000}, "measure": {"snapshots": 10}}
 
 def test_the_same_bits_as_on_this_machine_though_a_process_is_killed(address: str, tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
-    list(run_jobs(jobs_in(here, 2, **CHANGES), 2, StopRequest()))
+    list(run_jobs(jobs_in(here, 2, **CHANGES), 2, StopSignal()))
     events = on_ray(jobs_in(there, 2, **CHANGES), there, address, signal.SIGKILL, retries=2)
     assert [event.kind for event in events].count("done") == 2
     for seed in range(2):
@@ -66,7 +66,7 @@ def test_the_same_bits_as_on_this_machine_though_a_process_is_killed(address: st
 def test_a_process_that_is_told_to_leave_is_tried_once_more(address: str, tmp_path: Path) -> None:
     """As when its node is taken away: what it saved is gone on from, and not begun again."""
     here, there = tmp_path / "here", tmp_path / "there"
-    list(run_jobs(jobs_in(here, 1, **CHANGES), 1, StopRequest()))
+    list(run_jobs(jobs_in(here, 1, **CHANGES), 1, StopSignal()))
     events = on_ray(jobs_in(there, 1, **CHANGES), there, address, signal.SIGTERM, retries=1)
     assert "the worker was ended; once more" in [event.data.get("text") for event in events]
     assert events[-1].kind == "done"
@@ -85,9 +85,9 @@ def test_without_a_shared_directory_runs_are_fetched(
 
     monkeypatch.setattr(executor, "_mark", lambda out: tmp_path / "nowhere")
     here, there = tmp_path / "here", tmp_path / "there"
-    list(run_jobs(jobs_in(here, 1, after=["selection"]), 1, StopRequest()))
+    list(run_jobs(jobs_in(here, 1, after=["selection"]), 1, StopSignal()))
     jobs = jobs_in(there, 1, after=["selection"])
-    kinds = [e.kind for e in executor.run_jobs_on_ray(jobs, there, address, None, StopRequest(), retries=0)]
+    kinds = [e.kind for e in executor.run_jobs_on_ray(jobs, there, address, None, StopSignal(), retries=0)]
     assert kinds[-1] == "done"
     assert metrics(here / "run0") == metrics(there / "run0")
     assert result(there / "run0") == result(here / "run0"), "the checkpoint came, too"
@@ -105,7 +105,7 @@ def test_a_ray_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(ray, "check_ray", lambda: Slow)
     with pytest.raises(Failed, match="Ray did not start on this machine: The current node timed out during startup"):
-        next(ray.run_jobs_on_ray([], tmp_path, None, None, StopRequest(), 0))
+        next(ray.run_jobs_on_ray([], tmp_path, None, None, StopSignal(), 0))
 
 
 def test_what_a_killed_coordinator_left_is_removed(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from recombine.jobs.executor.local import run_jobs
 from recombine.jobs.executor.slurm import run_jobs_on_slurm
 from recombine.jobs.executor.slurm_queue import Queue, slurm_options
 from recombine.jobs.job import Job
-from recombine.run.signals import StopRequest
+from recombine.run.signals import StopSignal
 from tests.jobs.slurm_cluster import PREEMPTING, slurm_cluster
 from tests.jobs.test_executor import status_process, train_job
 from tests.reliability.small_run import result
@@ -61,10 +61,10 @@ def starts(run: Path) -> list[int]:
 def test_the_same_bits_though_tasks_are_taken_away(tmp_path: Path) -> None:
     """One is told that its time is up, which is also how SLURM preempts; the process of the other is killed."""
     here, there = tmp_path / "here", tmp_path / "there"
-    list(run_jobs(jobs_in(here, 2, **LONG), 2, StopRequest()))
+    list(run_jobs(jobs_in(here, 2, **LONG), 2, StopSignal()))
     taken: set[str] = set()
     events = []
-    for event in run_jobs_on_slurm(jobs_in(there, 2, **LONG), there, slurm_options([]), None, StopRequest(), retries=1):
+    for event in run_jobs_on_slurm(jobs_in(there, 2, **LONG), there, slurm_options([]), None, StopSignal(), retries=1):
         events.append((event.job.name, event.kind))
         if event.kind == "progress" and event.data["step"] > 0 and event.job.name not in taken:
             taken.add(event.job.name)
@@ -109,7 +109,7 @@ def test_a_coordinator_that_is_asked_to_stop_takes_its_tasks_along(
 ) -> None:
     """And has run one at a time, as it was told, though there is room for two and there are two arrays."""
     monkeypatch.setattr(slurm_queue, "MOST_IN_ARRAY", 2)
-    request = StopRequest()
+    request = StopSignal()
     kinds = []
     jobs = jobs_in(tmp_path, 3, optimizer={"num_steps": 1_000_000}, measure={"snapshots": 2_000})
     for event in run_jobs_on_slurm(jobs, tmp_path, slurm_options([]), 1, request, retries=1):
@@ -134,7 +134,7 @@ def test_a_preempted_task_is_queued_again_by_slurm(tmp_path: Path) -> None:
     out, kinds = tmp_path / "out", []
     jobs = jobs_in(out, 1, optimizer={"num_steps": 40_000}, measure={"snapshots": 100})
     with slurm_cluster(tmp_path / "cluster", PREEMPTING):
-        for event in run_jobs_on_slurm(jobs, out, slurm_options(["partition=low"]), None, StopRequest(), retries=0):
+        for event in run_jobs_on_slurm(jobs, out, slurm_options(["partition=low"]), None, StopSignal(), retries=0):
             if event.kind == "progress" and event.data["step"] > 0 and "preempt" not in kinds:
                 kinds.append("preempt")
                 other = ["sbatch", "-p", "high", "-c", "2", "-o", "/dev/null", "--wrap", "sleep 1"]
@@ -157,7 +157,7 @@ def test_what_slurm_refuses_is_said(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert not out.exists()
     assert "not available" in (Queue(tmp_path, slurm_options(["cpus-per-task=64"]), None).check() or "")
     assert Queue(tmp_path, slurm_options(["time=60"]), 2).check() is None
-    events = run_jobs_on_slurm(jobs_in(tmp_path, 1), tmp_path, slurm_options(["mem=9T"]), None, StopRequest(), 1)
+    events = run_jobs_on_slurm(jobs_in(tmp_path, 1), tmp_path, slurm_options(["mem=9T"]), None, StopSignal(), 1)
     with pytest.raises(InputError, match=r"SLURM did not take it: .*Memory"), closing(events):
         next(events)
 

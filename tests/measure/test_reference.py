@@ -26,8 +26,7 @@ from recombine.support.split import EVAL_SPLITS, Split
 from recombine.support.support import paper_support
 from recombine.task.episode import Episode
 from recombine.task.sample import sample_split
-from recombine.task.teacher import seed_teacher
-from recombine.task.teacher import Teacher
+from recombine.task.teacher import Teacher, seed_teacher
 
 SUPPORT = paper_support("connected+")
 TEACHER = seed_teacher(0, SUPPORT, 16, 16)

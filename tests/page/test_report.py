@@ -8,12 +8,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recombine.page.report_data import embed_json
+from recombine.page.html import embed_json
 from recombine.study.collect import Study
-from recombine.study.series import drawable, models
+from recombine.study.series import drawable
 from recombine.study.wording import number, short
 from tests.page.pages import page
 from tests.study.studies import half_study, hostile_study, make_run
@@ -67,7 +68,8 @@ def test_names_are_text(tmp_path: Path) -> None:
     assert len(reader.scripts) == 4, "the data, what draws, dark or light, the page"
     assert "</script><script>document.title='owned'</script>" in reader.text  # it is there, as what it says
     data = json.loads(next(body for kind, body in reader.scripts if kind == "application/json"))
-    assert data["models"] == [models(drawable(hostile_study()))[0]]
+    assert data["models"] == ["Bottleneck"]
+    assert data["supports"] == [drawable(hostile_study().runs[0].support)]
 
 
 @given(st.recursive(st.text() | st.floats(allow_nan=False, allow_infinity=False) | st.none(), st.lists, max_leaves=5))
@@ -105,10 +107,9 @@ def test_numbers() -> None:
 
 def test_how_to_make_a_run_again(tmp_path: Path) -> None:
     """With the threads that its bits depend on, and with the class, which is imported only where a command names it."""
-    run = make_run("Bottleneck", "connected+", 0, path="runs/own")
-    own = replace(run, config=run.config | {"model": {"kind": "my_models:Bottleneck"}})
-    text = Reader(page(Study((own,)), tmp_path / "own.html")).text
-    assert "/runs/own/config.toml --out again --model my_models:Bottleneck --threads 1Paths" in text
-    flagged = replace(own, made=own.made | {"xla_flags": "--a=0 --b=1"})
+    run = make_run("Bottleneck", "connected+", 0, path="runs/one")
+    text = Reader(page(Study((run,)), tmp_path / "one.html")).text
+    assert "/runs/one/config.toml --out again --model mine:Bottleneck --threads 1Paths" in text
+    flagged = replace(run, made=msgspec.structs.replace(run.made, xla_flags="--a=0 --b=1"))
     text = Reader(page(Study((flagged,)), tmp_path / "flagged.html")).text
     assert "XLA_FLAGS='--a=0 --b=1' recombine train --config" in text

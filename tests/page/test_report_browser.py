@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from recombine.figure.chart import tables
-from recombine.figure.panels import panels
+from recombine.figure.contents import all_panels
 from recombine.study.collect import Study
 from recombine.study.series import drawable
 from tests.page.browser import CHROMIUM, Browser
 from tests.page.pages import page
-from tests.study.studies import half_study, hostile_study, own_study, whole_study
+from tests.study.studies import custom_study, half_study, hostile_study, whole_study
 
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, which is not here")
 
@@ -37,7 +37,7 @@ STUDIES = {
     "whole": whole_study,
     "half": half_study,
     "hostile": hostile_study,
-    "own": own_study,
+    "own": custom_study,
     "empty": lambda: Study(()),
 }
 
@@ -49,7 +49,7 @@ def test_it_renders_alone(browser: Browser, place: Path, name: str) -> None:
     plots = "[...document.querySelectorAll('.plot')]"
     drawn = browser.evaluate(f"{plots}.map((plot) => [plot.dataset.panel, plot.querySelectorAll('svg.marks').length])")
     assert dict(drawn) == dict.fromkeys(dict(drawn), 1)
-    expected = {panel.name for panel in panels(STUDIES[name]()).values()} | {"explore"}
+    expected = {panel.name for panel in all_panels(STUDIES[name]()).values()} | {"explore"}
     assert set(dict(drawn)) == (expected if name != "empty" else {"explore"})
     empty = f"{plots}.filter((plot) => !plot.querySelector('.mark-line path, .mark-symbol path, .mark-text text'))"
     assert browser.evaluate(f"{empty}.map((plot) => plot.dataset.panel)") == []
@@ -81,7 +81,7 @@ def test_the_page_and_the_files_draw_the_same_numbers(browser: Browser, place: P
     study = drawable(STUDIES[name]())
     support = "connected+" if name != "hostile" else study.runs[0].support
     browser.open(place / f"{name}.html")
-    for panel in panels(study).values():
+    for panel in all_panels(study).values():
         expected = tables(study, panel, lambda run, panel=panel: not panel.by_support or run.support == support)
         shown = browser.evaluate(f"window.recombine.tables({panel.name!r})")
         for table in shown.keys() - {f"{panel.name}_note"}:
@@ -96,8 +96,10 @@ def pooled_by_hand(
     values = []
     for run in study.runs:
         if (run.model, run.support) == (model, support):
-            masks = run.rows[-1][split]["masks"]
-            n, mse, spread = np.array([[masks[m][key] for key in ("episodes", "mse", "spread")] for m in chosen]).T
+            masks = run.rows[-1].split(split).masks
+            n, mse, spread = np.array(
+                [[getattr(masks[m], key) for key in ("episodes", "mse", "spread")] for m in chosen]
+            ).T
             values.append(1 - (n @ mse) / (n @ spread))
     return float(np.mean(values))
 
@@ -127,9 +129,7 @@ def test_any_masks_together(browser: Browser, place: Path) -> None:
     browser.open(place / "whole.html")
     every = ["100100", "010010", "001001"]
     at_first = shown_pooled(browser)
-    final = [
-        run.rows[-1]["ood"]["r2"] for run in study.runs if (run.model, run.support) == ("transformer", "connected+")
-    ]
+    final = [run.rows[-1].ood.r2 for run in study.runs if (run.model, run.support) == ("transformer", "connected+")]
     assert at_first["transformer"] == pytest.approx(np.mean(final), abs=6e-5)  # all masks together: the split's R²
     path = "document.querySelector('[data-panel=explore] .mark-line path').getAttribute('d')"
     line = browser.evaluate(path)
@@ -148,7 +148,7 @@ def test_any_masks_together(browser: Browser, place: Path) -> None:
     choose(browser, "#split", "control")
     assert browser.evaluate("document.getElementById('masks').hidden")
     control = [
-        run.rows[-1]["control"]["r2"] for run in study.runs if (run.model, run.support) == ("transformer", "connected+")
+        run.rows[-1].control.r2 for run in study.runs if (run.model, run.support) == ("transformer", "connected+")
     ]
     assert shown_pooled(browser)["transformer"] == pytest.approx(np.mean(control), abs=6e-5)
     assert browser.problems == []
@@ -164,7 +164,7 @@ def test_seeds_models_and_supports(browser: Browser, place: Path) -> None:
     rows = browser.evaluate("window.recombine.tables('ood')")["ood_means"]
     run = next(r for r in study.runs if (r.model, r.support, r.seed) == ("hypertransformer", "disconnected", 2))
     assert {row["model"] for row in rows} == {"hypertransformer"}
-    assert rows[-1]["mean"] == pytest.approx(run.rows[-1]["ood"]["r2"], rel=1e-5)
+    assert rows[-1]["mean"] == pytest.approx(run.rows[-1].ood.r2, rel=1e-5)
     assert rows[-1]["seeds"] == 1
     assert browser.evaluate("document.querySelector('.support').textContent") == "disconnected"
     marks = "document.querySelectorAll('[data-panel=ood] .mark-line path').length"
@@ -264,8 +264,8 @@ def test_a_tooltip_has_the_exact_value(browser: Browser, place: Path) -> None:
     browser.wait_for("document.querySelector('#vg-tooltip-element.visible') !== null")
     text = browser.evaluate("document.querySelector('#vg-tooltip-element').innerText")
     run = half_study().runs[0]
-    step = max(row["step"] for row in run.rows)
-    value = run.rows[-1]["in_dist"]["r2"]
+    step = max(row.step for row in run.rows)
+    value = run.rows[-1].in_dist.r2
     assert f"{step:,}" in text
     assert f"{value:.4f}" in text
     assert run.model in text

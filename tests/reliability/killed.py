@@ -57,10 +57,10 @@ def arrange(where: str) -> None:
     elif place == "metric":
         recombine.files.os = KillingDisk(int(number), only=b'{"step"')  # pyright: ignore
     elif place == "measure":
-        import recombine.measure.snapshot as evaluate
+        import recombine.measure.snapshot as snapshot
 
-        read, calls = evaluate.forward_episodes, iter(range(int(number)))
-        evaluate.forward_episodes = lambda *args: read(*args) if next(calls, None) is not None else kill()  # pyright: ignore
+        forward, calls = snapshot.forward_episodes, iter(range(int(number)))
+        snapshot.forward_episodes = lambda *args: forward(*args) if next(calls, None) is not None else kill()  # pyright: ignore
     elif place in ("compile", "train"):
         import recombine.train.loop as loop
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from recombine.config.preset import preset_config
 from recombine.config.schema import Config
 from recombine.config.toml import override
-from recombine.run.training import RunOptions, run
+from recombine.run.training import RunOptions, execute_run
 
 NUM_STEPS = 12
 
@@ -24,7 +24,7 @@ def small_config(**changes) -> Config:
 def finish(path: Path, config: Config | None = None, **options) -> list[str]:
     """Run to the end, saving after every dispatch; what was said."""
     said: list[str] = []
-    for _ in run(config or small_config(), path, RunOptions(save_every=0.0, **options), say=said.append):
+    for _ in execute_run(config or small_config(), path, RunOptions(save_every=0.0, **options), say=said.append):
         pass
     return said
 

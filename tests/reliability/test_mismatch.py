@@ -4,10 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import recombine.run.training
 from recombine.errors import InputError
+from recombine.record.run_state import Identity
 from tests.reliability.small_run import finish, result, small_config
 
 # One change to each part of a configuration that leaves the shapes as they are, and what it is in the message.
@@ -62,13 +64,19 @@ def test_another_machine_is_refused(tmp_path: Path, field: str, monkeypatch: pyt
     path = tmp_path / "run"
     finish(path, stop_at=4)
     identity = recombine.run.training.identity
-    assert set(identity(1)) == set(IDENTITY)
-    monkeypatch.setattr(recombine.run.training, "identity", lambda devices: identity(devices) | {field: "other"})
-    with pytest.raises(InputError, match=rf"machine\.{field}: .* → other"):
+    assert set(Identity.__struct_fields__) == {*IDENTITY, "together"}
+    value = getattr(identity(1, 1), field)
+    other = not value if isinstance(value, bool) else value + 1 if isinstance(value, int) else "other"
+
+    def elsewhere(devices: int, vmapped: int) -> Identity:
+        return msgspec.structs.replace(identity(devices, vmapped), **{field: other})
+
+    monkeypatch.setattr(recombine.run.training, "identity", elsewhere)
+    with pytest.raises(InputError, match=rf"machine\.{field}: .* → {other}"):
         finish(path)
     finish(path, resume_anyway=True)
     changes = json.loads((path / "env.json").read_text())["changes"]
-    assert changes == [{"step": 4, "fields": {f"machine.{field}": [identity(1)[field], "other"]}}]
+    assert changes == [{"step": 4, "fields": {f"machine.{field}": [value, other]}}]
     finish(path)  # it is now a run of that machine
 
 

@@ -1,6 +1,6 @@
 """`python -m tests.reliability.waiting PHASE HERE ARGUMENTS…`: the command line, which stops in a phase for a signal.
 
-It writes the file HERE when it is there, and goes on when a signal has come (stuck: never).
+It writes the file HERE when it is there, and continues when a signal has come (stuck: never).
 """
 
 import sys
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import recombine.cli.main
-from recombine.run.signals import StopRequest
+from recombine.run.signals import StopSignal
 
 
 def wait(here: Path, forever: bool = False) -> None:
@@ -18,21 +18,21 @@ def wait(here: Path, forever: bool = False) -> None:
         time.sleep(0.01)
 
 
-REQUESTS: list[StopRequest] = []
+REQUESTS: list[StopSignal] = []
 
 
 def arrange(phase: str, here: Path) -> None:
-    import recombine.measure.snapshot as evaluate
-    import recombine.run.training as run
+    import recombine.measure.snapshot as snapshot
+    import recombine.run.training as training
     import recombine.train.loop as loop
 
-    init = StopRequest.__init__
+    init = StopSignal.__init__
 
-    def remember(self: StopRequest) -> None:
+    def remember(self: StopSignal) -> None:
         init(self)
         REQUESTS.append(self)
 
-    StopRequest.__init__ = remember
+    StopSignal.__init__ = remember
     calls = {"n": 0}
 
     def on_call(function: Any, number: int, forever: bool = False) -> Any:
@@ -51,13 +51,13 @@ def arrange(phase: str, here: Path) -> None:
     elif phase == "stuck":
         loop.run_steps = on_call(loop.run_steps, 4, forever=True)
     elif phase == "measure":
-        evaluate.forward_episodes = on_call(evaluate.forward_episodes, 7)
+        snapshot.forward_episodes = on_call(snapshot.forward_episodes, 7)
     elif phase == "last measure":
-        evaluate.forward_episodes = on_call(evaluate.forward_episodes, 5 * 20 + 2)
+        snapshot.forward_episodes = on_call(snapshot.forward_episodes, 5 * 20 + 2)
     elif phase == "restore":
-        run.init_state = on_call(run.init_state, 1)
+        training.init_state = on_call(training.init_state, 1)
     elif phase == "save":
-        run.save_checkpoint = on_call(run.save_checkpoint, 3)
+        training.save_checkpoint = on_call(training.save_checkpoint, 3)
 
 
 if __name__ == "__main__":

@@ -14,9 +14,10 @@ from recombine.config.toml import override, read_config
 from recombine.errors import InputError
 from recombine.measure.predict import predict
 from recombine.measure.r2 import score
-from recombine.measure.snapshot import evaluation_episodes, evaluation_splits
 from recombine.model.weights import replace_arrays
-from recombine.run.training import RunOptions, run
+from recombine.record.codec import plain
+from recombine.run.training import RunOptions, execute_run
+from recombine.task.evaluation import evaluation_episodes, evaluation_splits
 from recombine.train.loop import NonFiniteLoss, train
 from recombine.train.step import config_tasks, init_state
 from tests.reliability.small_run import finish, small_config
@@ -61,7 +62,7 @@ def test_its_metrics(done: Path) -> None:
     state = replace_arrays(init_state(config), arrays, "test")
     for split in evaluation_splits(config):
         _, episodes = evaluation_episodes(config, tasks.teacher, split)
-        expected = score(predict(state.model, episodes), episodes)._asdict()
+        expected = plain(score(predict(state.model, episodes), episodes))
         for name, value in expected.items():
             np.testing.assert_allclose(found[-1][split][name], value, rtol=1e-4, atol=1e-5)
 
@@ -78,7 +79,7 @@ def test_its_timing(done: Path) -> None:
 
 def test_a_run_that_is_done_stays_as_it_is(done: Path) -> None:
     before = (done / "metrics.jsonl").read_bytes()
-    *_, last = run(small_config(), done)
+    *_, last = execute_run(small_config(), done)
     assert last.step == 12
     assert set(last.row) == {"step", "loss", "in_dist", "ood", "control", "control_modules", "probe"}
     assert (done / "metrics.jsonl").read_bytes() == before
@@ -86,7 +87,7 @@ def test_a_run_that_is_done_stays_as_it_is(done: Path) -> None:
 
 def test_a_run_that_is_done_can_be_read_on_any_machine(done: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recombine.run.training, "identity", lambda devices: {"device": "another"})
-    *_, last = run(small_config(), done)
+    *_, last = execute_run(small_config(), done)
     assert last.step == 12
 
 
@@ -97,12 +98,12 @@ def test_an_episode_of_one_pair_and_a_query(tmp_path: Path) -> None:
     row = rows(tmp_path / "run", "metrics.jsonl")[-1]
     assert row["in_dist"]["r2_variance"] is None
     assert np.isfinite(row["in_dist"]["r2"])
-    *_, last = run(config, tmp_path / "run")
+    *_, last = execute_run(config, tmp_path / "run")
     assert last.row == row
 
 
 def test_whoever_stops_reading_the_progress_loses_nothing(tmp_path: Path) -> None:
-    reports = run(small_config(), tmp_path / "run", RunOptions(save_every=1e9))
+    reports = execute_run(small_config(), tmp_path / "run", RunOptions(save_every=1e9))
     step = next(report.step for report in reports if report.step > 0)
     reports.close()
     status = json.loads((tmp_path / "run" / "status.json").read_text())

@@ -77,7 +77,7 @@ def test_damaged_parameters(runs: Path, tmp_path: Path, damage: bytes, capsys: p
 def test_parameters_go_with_their_own_scores(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     finish(tmp_path / "run", stop_at=5)
     assert main(["export", str(tmp_path / "run"), "--out", str(tmp_path / "shared"), "--weights"]) == 2
-    assert "its newest checkpoint is of step 5, and it was last measured at 4" in capsys.readouterr().err
+    assert "its newest checkpoint is of step 5, and it was last measured at step 4" in capsys.readouterr().err
     assert not (tmp_path / "shared").exists()
     assert main(["export", str(tmp_path / "run"), "--out", str(tmp_path / "shared")]) == 0
 
@@ -92,10 +92,11 @@ def test_a_damaged_environment(tmp_path: Path, text: str, capsys: pytest.Capture
 
 
 def test_mistakes(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (empty := tmp_path / "empty").mkdir()
     for arguments, words in [
         ([], "at least one run"),
-        ([str(runs / "nowhere")], "not a run directory"),
-        ([str(runs.parent)], "no run in it"),
+        ([str(runs / "nowhere")], "no such directory"),
+        ([str(empty)], "no run in it"),
         ([str(runs / "seed0"), str(runs / "seed0")], "the same name"),
         ([str(runs / "seed0"), "--out", str(runs)], "is there already"),
     ]:

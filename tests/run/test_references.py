@@ -8,7 +8,7 @@ import pytest
 
 from recombine.config.preset import preset_config
 from recombine.config.schema import Config
-from recombine.measure.reference.baselines import NAMES
+from recombine.record.reference import REFERENCE_NAMES
 from recombine.run import references as stored
 
 
@@ -20,19 +20,19 @@ def config() -> Config:
 
 def test_what_is_missing_is_added(tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     """As it would have been, and the rest is left as it is."""
-    assert stored.missing_references(tmp_path, config) == list(NAMES)
+    assert stored.missing_references(tmp_path, config) == list(REFERENCE_NAMES)
     scores = stored.store_references(tmp_path, config)
-    assert tuple(scores) == NAMES
+    assert tuple(scores) == REFERENCE_NAMES
     assert stored.missing_references(tmp_path, config) == []
-    path = stored.reference_path(tmp_path, config)
+    path = tmp_path / "references" / stored.reference_file(config)
     older = json.loads(path.read_text())
     del older["scores"]["trained_task"]
     older["scores"]["ridge"]["ood"]["r2"] = -7.0
     path.write_text(json.dumps(older))
     assert stored.missing_references(tmp_path, config) == ["trained_task"]
     again = stored.store_references(tmp_path, config)
-    assert tuple(again) == NAMES
+    assert tuple(again) == REFERENCE_NAMES
     assert again["trained_task"] == scores["trained_task"]
-    assert again["ridge"]["ood"]["r2"] == -7.0
-    monkeypatch.setattr(stored, "reference_scores", None)  # nothing is left to compute
+    assert again["ridge"].r2("ood") == -7.0
+    monkeypatch.setattr("recombine.measure.reference.score.reference_scores", None)  # nothing is left to compute
     assert stored.store_references(tmp_path, config) == again

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from recombine.run.signals import StopRequest, run_interruptibly
+from recombine.run.signals import StopSignal, run_interruptibly
 
 
 @pytest.fixture(autouse=True)
@@ -19,10 +19,10 @@ def handler() -> Iterator[None]:
 def test_asked_from_a_handler_of_somebody_elses(saves: bool) -> None:
     """The handler goes on when the work has saved, or at once where there is nothing to save. It ends the process."""
     seen: list[str] = []
-    requests: list[StopRequest] = []
+    requests: list[StopSignal] = []
     may_end = threading.Event()
 
-    def work(request: StopRequest) -> None:
+    def work(request: StopSignal) -> None:
         requests.append(request)
         if saves:
             signal.raise_signal(signal.SIGUSR2)

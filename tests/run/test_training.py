@@ -7,8 +7,10 @@ import numpy as np
 
 from recombine.config.preset import preset_config
 from recombine.config.toml import override
-from recombine.measure.snapshot import evaluation_episodes, examination
-from recombine.run.training import run
+from recombine.measure.snapshot import snapshot_episodes
+from recombine.record.codec import plain
+from recombine.run.training import execute_run
+from recombine.task.evaluation import evaluation_episodes
 from recombine.task.sample import sample_split
 from recombine.task.teacher import config_teacher
 
@@ -17,24 +19,24 @@ CHANGES = {"optimizer": {"num_steps": 4}, "measure": {"episodes": 16}}
 
 def test_no_ood_without_held_out_masks(tmp_path: Path) -> None:
     config = override(preset_config("smoke", "transformer"), {**CHANGES, "task": {"support": "2-hot"}})
-    *_, last = run(config, tmp_path / "run")
+    *_, last = execute_run(config, tmp_path / "run")
     assert last.step == 4
-    assert set(last.row) == {"step", "loss", "in_dist", "control", "control_modules", "probe"}
-    assert set(last.row["probe"]) == {"in_dist", "latent"}
+    assert set(plain(last.row)) == {"step", "loss", "in_dist", "control", "control_modules", "probe"}
+    assert set(plain(last.row.probe)) == {"in_dist", "latent"}
 
 
 def test_every_model_of_a_seed_is_scored_on_the_same_episodes() -> None:
     batches = []
     for kind in ("transformer", "hypertransformer"):
         config = override(preset_config("smoke", kind), CHANGES)
-        batches.append(examination(config, config_teacher(config)))
+        batches.append(snapshot_episodes(config, config_teacher(config)))
     for a, b in zip(*map(jax.tree.leaves, batches), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
 def query_inputs(**changes) -> dict[str, np.ndarray]:
     config = override(preset_config("smoke", "transformer"), {**CHANGES, **changes})
-    splits, probe = examination(config, config_teacher(config))
+    splits, probe = snapshot_episodes(config, config_teacher(config))
     return {split: np.asarray(episodes.query_x) for split, episodes in {**splits, "probe": probe}.items()}
 
 

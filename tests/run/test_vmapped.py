@@ -15,15 +15,15 @@ import pytest
 from recombine.config.schema import Config
 from recombine.config.toml import write_toml
 from recombine.errors import InputError
-from recombine.jobs.job import carry_out
+from recombine.jobs.execute import execute_job
+from recombine.jobs.job import Job, JobPart
 from recombine.jobs.plan import jobs_to_do, put_together
-from recombine.measure.snapshot import measurements
-from recombine.run import training as run_module
-from recombine.run import vmapped as together
+from recombine.measure.snapshot import measure_parts
+from recombine.run import training, vmapped
 from recombine.run.load import load_model
-from recombine.run.signals import StopRequest
-from recombine.run.training import RunOptions, run
-from recombine.run.vmapped import run_together
+from recombine.run.signals import StopSignal
+from recombine.run.training import RunOptions, execute_run
+from recombine.run.vmapped import execute_vmapped
 from recombine.train.loop import NonFiniteLoss, train_vmapped
 from tests.reliability.small_run import finish, small_config
 
@@ -58,7 +58,7 @@ def assert_as_alone(path: Path, alone: Path) -> None:
 
 
 def test_each_as_it_is_alone(tmp_path: Path) -> None:
-    list(run_together(configs(), paths(tmp_path / "together")))
+    list(execute_vmapped(configs(), paths(tmp_path / "together")))
     for config, path, alone in zip(configs(), paths(tmp_path / "together"), paths(tmp_path / "alone"), strict=True):
         finish(alone, config)
         assert_as_alone(path, alone)
@@ -69,19 +69,19 @@ def test_each_as_it_is_alone(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_they_go_on_where_they_were_left_though_one_is_behind(tmp_path: Path) -> None:
     """As after a crash between the saves of two of them."""
-    place, request = tmp_path / "together", StopRequest()
+    place, stop = tmp_path / "together", StopSignal()
     every = configs(optimizer={"num_steps": 600})
-    for progress in run_together(every, paths(place), request=request):
+    for progress in execute_vmapped(every, paths(place), stop=stop):
         if progress.step > 200:
-            request.signum = signal.SIGTERM
+            stop.signum = signal.SIGTERM
     assert {state(path) for path in paths(place)} == {"interrupted"}
     one = rows(place / "b")
     (place / "b").rename(tmp_path / "old")
-    list(run(every[1], place / "b", RunOptions(stop_at=100)))
+    list(execute_run(every[1], place / "b", RunOptions(stop_at=100)))
     assert len(rows(place / "b")) < len(one)
     said: list[str] = []
-    list(run_together(every, paths(place), say=said.append))
-    assert "going on from step 100" in said
+    list(execute_vmapped(every, paths(place), say=said.append))
+    assert "resuming at step 100" in said
     for config, path, alone in zip(every, paths(place), paths(tmp_path / "alone"), strict=True):
         finish(alone, config)
         assert_as_alone(path, alone)
@@ -98,11 +98,11 @@ def test_those_that_are_behind_catch_up_together(tmp_path: Path, monkeypatch: py
         programs.append((list(seeds), step, last))
         return train_vmapped(config, seeds, tasks, states, step, every, last)
 
-    monkeypatch.setattr(together, "train_vmapped", seen)
-    list(run_together(more, [*paths(tmp_path), tmp_path / "d"], RunOptions(stop_at=6)))
+    monkeypatch.setattr(vmapped, "train_vmapped", seen)
+    list(execute_vmapped(more, [*paths(tmp_path), tmp_path / "d"], RunOptions(stop_at=6)))
     assert programs == [([1, 2], 0, 6)]
     assert [rows(tmp_path / name)[-1]["step"] for name in "abcd"] == [12, 8, 4, 4]
-    list(run_together(more, [*paths(tmp_path), tmp_path / "d"]))
+    list(execute_vmapped(more, [*paths(tmp_path), tmp_path / "d"]))
     assert programs[1:] == [([1, 2], 6, 8), ([1, 1, 2], 8, 12)]
     for name, config in zip("abcd", more, strict=True):
         finish(tmp_path / "alone" / name, config)
@@ -114,10 +114,10 @@ def test_measuring_another_is_not_training(tmp_path: Path, monkeypatch: pytest.M
 
     def slowly(*args):
         time.sleep(0.2)
-        return measurements(*args)
+        return measure_parts(*args)
 
-    monkeypatch.setattr(run_module, "measurements", slowly)
-    list(run_together(configs(), paths(tmp_path)))
+    monkeypatch.setattr(training, "measure_parts", slowly)
+    list(execute_vmapped(configs(), paths(tmp_path)))
     rows = [[json.loads(line) for line in (p / "timing.jsonl").read_text().splitlines()] for p in paths(tmp_path)]
     trained = [sum(row["seconds"]["train"] + row["seconds"]["compile"] for row in of_one) for of_one in rows]
     assert max(trained) - min(trained) < 0.1
@@ -129,22 +129,22 @@ def test_while_they_compile_all_can_be_left(tmp_path: Path, monkeypatch: pytest.
     finish(tmp_path / "a", configs()[0], stop_at=4)
     seen = []
 
-    class Asked(StopRequest):
+    class Asked(StopSignal):
         @contextmanager
-        def may_leave(self, farewell: Callable[[], None]) -> Iterator[None]:
-            self.farewell = farewell
+        def exit_allowed(self, on_exit: Callable[[], None]) -> Iterator[None]:
+            self.on_exit = on_exit
             yield
-            del self.farewell
+            del self.on_exit
 
-    request = Asked()
+    stop = Asked()
 
     def compiling(*args):
-        request.farewell()
+        stop.on_exit()
         seen.append([state(path) for path in paths(tmp_path)])
         yield from train_vmapped(*args)
 
-    monkeypatch.setattr(together, "train_vmapped", compiling)
-    list(run_together(configs(), paths(tmp_path), request=request))
+    monkeypatch.setattr(vmapped, "train_vmapped", compiling)
+    list(execute_vmapped(configs(), paths(tmp_path), stop=stop))
     assert seen == [["interrupted"] * 3] * 2
     assert [state(path) for path in paths(tmp_path)] == ["done"] * 3
 
@@ -156,9 +156,9 @@ def test_one_that_diverges_does_not_stop_the_others(tmp_path: Path, monkeypatch:
         bad = eqx.tree_at(lambda state: state.model.readout.weight, states[1], replace_fn=lambda w: w * np.nan)
         return train_vmapped(config, seeds, tasks, [states[0], bad, states[2]], *rest)
 
-    monkeypatch.setattr(together, "train_vmapped", spoiled)
+    monkeypatch.setattr(vmapped, "train_vmapped", spoiled)
     with pytest.raises(NonFiniteLoss, match="1 of 3 runs diverged: b"):
-        list(run_together(configs(), paths(tmp_path)))
+        list(execute_vmapped(configs(), paths(tmp_path)))
     assert [state(path) for path in paths(tmp_path)] == ["done", "failed", "done"]
     assert rows(tmp_path / "a")[-1]["step"] == 12
     assert rows(tmp_path / "b")[-1]["step"] == 0
@@ -167,16 +167,16 @@ def test_one_that_diverges_does_not_stop_the_others(tmp_path: Path, monkeypatch:
 def test_one_shape(tmp_path: Path) -> None:
     wide = small_config(model={"embed_dim": 8})
     with pytest.raises(InputError, match="one shape"):
-        list(run_together([small_config(), wide], [tmp_path / "a", tmp_path / "b"]))
+        list(execute_vmapped([small_config(), wide], [tmp_path / "a", tmp_path / "b"]))
     assert not (tmp_path / "a").exists()
 
 
 @pytest.mark.slow
 def test_alone_and_together_by_turns(tmp_path: Path) -> None:
     """As when a sweep grows by seeds. Each start says with how many it was."""
-    list(run_together(configs(), paths(tmp_path), RunOptions(stop_at=4)))
+    list(execute_vmapped(configs(), paths(tmp_path), RunOptions(stop_at=4)))
     finish(tmp_path / "a", configs()[0], stop_at=8)
-    list(run_together(configs(), paths(tmp_path)))
+    list(execute_vmapped(configs(), paths(tmp_path)))
     starts = json.loads((tmp_path / "a" / "env.json").read_text())["starts"]
     assert [start["identity"].get("together", 1) for start in starts] == [3, 1, 3]
     assert state(tmp_path / "a") == "done"
@@ -186,7 +186,7 @@ def test_all_diverge(tmp_path: Path) -> None:
     """At the same step: none is behind another, and yet none is done."""
     wild = [small_config(seed=seed, optimizer={"learning_rate": 1e20}) for seed in (0, 1)]
     with pytest.raises(NonFiniteLoss, match="2 of 2 runs diverged: a, b"):
-        list(run_together(wild, paths(tmp_path)[:2]))
+        list(execute_vmapped(wild, paths(tmp_path)[:2]))
     assert [state(path) for path in paths(tmp_path)[:2]] == ["failed", "failed"]
 
 
@@ -197,11 +197,11 @@ def test_what_is_done_stays_done_and_is_measured(tmp_path: Path, monkeypatch: py
         bad = eqx.tree_at(lambda state: state.model.readout.weight, states[1], replace_fn=lambda w: w * np.nan)
         return train_vmapped(config, seeds, tasks, [states[0], bad, *states[2:]], *rest)
 
-    monkeypatch.setattr(together, "train_vmapped", spoiled)
-    parts = [{"config": write_toml(c), "path": str(p)} for c, p in zip(configs(), paths(tmp_path), strict=True)]
-    job = parts[0] | {"kind": "train", "after": ["selection"], "runs": parts}
+    monkeypatch.setattr(vmapped, "train_vmapped", spoiled)
+    parts = tuple(JobPart(write_toml(c), str(p)) for c, p in zip(configs(), paths(tmp_path), strict=True))
+    job = Job(name="three", kind="train", parts=parts, after=("selection",))
     with pytest.raises(NonFiniteLoss):
-        carry_out(job, StopRequest(), lambda *_, **__: None)
+        execute_job(job, StopSignal(), lambda news: None)
     assert [state(path) for path in paths(tmp_path)] == ["done", "failed", "done"]
     assert [(path / "selection.json").exists() for path in paths(tmp_path)] == [True, False, True]
 
@@ -211,12 +211,12 @@ def test_which_jobs_go_together(tmp_path: Path) -> None:
     wanted = {f"{name}{seed}": replace(c, seed=seed) for seed in range(3) for name, c in (("s", small), ("w", wide))}
     jobs = jobs_to_do(wanted, tmp_path, ["selection"])
     found = put_together(jobs, wanted, 2)
-    groups = [[Path(one["path"]).name for one in job.request.get("runs", [])] for job in found]
-    assert [group for group in groups if group] == [["s0", "s1"], ["w0", "w1"]]
-    assert [job.name for job in found if job.request["kind"] == "train"] == [
+    groups = [[Path(part.path).name for part in job.parts] for job in found]
+    assert [group for group in groups if len(group) > 1] == [["s0", "s1"], ["w0", "w1"]]
+    assert [job.name for job in found if job.kind == "train"] == [
         "s0 and 1 more",
         "w0 and 1 more",
         "s2",
         "w2",
     ]
-    assert sum(job.request["kind"] == "references" for job in found) == 3
+    assert sum(job.kind == "references" for job in found) == 3

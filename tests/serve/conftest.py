@@ -10,9 +10,13 @@ import pytest
 import tomli_w
 
 from recombine.cli.serve import demo_directory
-from recombine.jobs.sweep import SELECTION, SELECTION_FORMAT
+from recombine.record.codec import encode
+from recombine.record.run_state import Status
+from recombine.record.sweep import SweepLine
+from recombine.run.source import SELECTION
 from tests.page.browser import Browser
 from tests.serve.browsing import EVIL
+from tests.serve.rows import selection
 from tests.serve.server import Address, serving
 
 
@@ -27,15 +31,15 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config["task"]["support"] = {"name": EVIL, "masks": ["110000", "011111"], "held_out": ["101000"]}
     (evil / "config.toml").write_text(tomli_w.dumps(config))
     rows = [json.loads(line) for line in (evil / "metrics.jsonl").read_text().splitlines()]
-    rows[-1] |= {EVIL: EVIL, "probe": {EVIL: [1]}}
+    rows[-1] |= {EVIL: EVIL, "probe": rows[-1]["probe"] | {EVIL: [1]}}
+    rows[-2] |= {"probe": EVIL}  # not a row that can be read
     (evil / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (evil / "status.json").write_text(json.dumps({"state": EVIL, "step": 3, "error": EVIL}))
+    (evil / "status.json").write_text(encode(Status("failed", 3, 10_000, error=EVIL)))
     swept = place / f"swept {EVIL.replace('/', '_')}"
     shutil.copytree(demo_directory() / "quick/transformer-connected+-seed0", swept / "one")
-    line = {"name": "one", "configuration": EVIL, "seed": 0, "point": {EVIL: EVIL}, "num_steps": 10_000}
-    (swept / "sweep.jsonl").write_text(json.dumps(line) + "\n")
-    found = {"format": SELECTION_FORMAT, "step": 10_000, "select": {"ood": {"r2": 0.5}}, "report": {}}
-    (swept / "one" / SELECTION).write_text(json.dumps(found))
+    line = SweepLine("one", EVIL, 0, {EVIL: EVIL}, 10_000)
+    (swept / "sweep.jsonl").write_text(f"{encode(line)}\n")
+    (swept / "one" / SELECTION).write_text(selection(10_000, select=0.5, report=0.5))
     return place
 
 

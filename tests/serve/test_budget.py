@@ -1,4 +1,4 @@
-"""On a busy machine the server takes its share and no more; on an idle one it is never held back."""
+"""On a busy machine the server uses its share and no more; on an idle one it never waits."""
 
 import asyncio
 import os
@@ -8,24 +8,24 @@ from pathlib import Path
 import pytest
 
 from recombine.cli.serve import Serve
-from recombine.serve import budget as allowance
-from recombine.serve import busy as load
+from recombine.serve import budget
+from recombine.serve import busy as busy_module
 from recombine.serve.app import Server
-from recombine.serve.budget import BURST, FORGIVEN, PATIENCE, SHARE, Allowance, Gate
+from recombine.serve.budget import BURST, MOST_EXEMPT, PATIENCE, SHARE, Budget, Gate
 
 
 class Machine:
-    """A clock, the processor time that was used, and how busy others keep the cores, all by hand."""
+    """A clock, the processor time that was used, and how busy the cores are, all set by hand."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, busy: float):
         self.clock = self.used = self.slept = self.busy_ticks = 0.0
         self.busy, self.ticks = busy, 2 * os.sysconf("SC_CLK_TCK")  # of two cores
         monkeypatch.setattr("time.monotonic", lambda: self.clock)
-        ticks = lambda ours: load.Ticks(0, int(self.busy_ticks), int(self.ticks * self.clock))  # noqa: E731
-        monkeypatch.setattr(load, "read_ticks", ticks)
+        ticks = lambda ours: busy_module.CoreTicks(0, int(self.busy_ticks), int(self.ticks * self.clock))  # noqa: E731
+        monkeypatch.setattr(busy_module, "read_ticks", ticks)
 
-    def allowance(self, share: float = 0.015) -> Allowance:
-        return Allowance(share, used=lambda: self.used)
+    def budget(self, share: float = 0.015) -> Budget:
+        return Budget(share, time_used=lambda: self.used)
 
     def sleep(self, seconds: float) -> None:
         self.slept += seconds
@@ -41,11 +41,11 @@ class Machine:
 
 
 def storm(machine: Machine, share: float, answers: int = 2_000, each: float = 0.1) -> None:
-    limited = machine.allowance(share)
+    limited = machine.budget(share)
     for _ in range(answers):
         machine.work(each)
-        while owed := limited.owed():
-            machine.sleep(owed)
+        while seconds := limited.seconds_to_wait():
+            machine.sleep(seconds)
 
 
 def test_a_storm_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,63 +68,63 @@ def test_long_answers_are_paid_for(monkeypatch: pytest.MonkeyPatch, each: float)
     assert machine.used - BURST <= 0.016 * machine.clock
 
 
-def test_what_is_done_once_is_forgiven_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_that_is_done_once_is_exempt_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch, busy=1.0)
-    limited = machine.allowance()
-    for _ in range(int(FORGIVEN / 4)):
+    limited = machine.budget()
+    for _ in range(int(MOST_EXEMPT / 4)):
         machine.work(4.0)
-        limited.forgive(4.0)
-        assert limited.owed() == 0
+        limited.exempt(4.0)
+        assert limited.seconds_to_wait() == 0
     for _ in range(80):
         machine.work(1.0)
-        limited.forgive(1.0)
-        while owed := limited.owed():
-            machine.sleep(owed)
-    assert machine.used - FORGIVEN - BURST <= 0.016 * machine.clock
+        limited.exempt(1.0)
+        while seconds := limited.seconds_to_wait():
+            machine.sleep(seconds)
+    assert machine.used - MOST_EXEMPT - BURST <= 0.016 * machine.clock
 
 
-def test_what_others_use_is_not_held_against_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The watch, the verdicts and what draws run in threads of their own, before and while requests are answered."""
+def test_the_work_of_other_threads_is_not_counted_for_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watch and the verdicts have their own threads, before and while requests are answered."""
     machine = Machine(monkeypatch, busy=1.0)
     server = Server(Path())
     working = threading.Thread(target=lambda: sum(i * i for i in range(3_000_000)))
     working.start()
     while working.is_alive():
         machine.sleep(0.001)
-        assert server.allowance.owed() == 0
+        assert server.budget.seconds_to_wait() == 0
     machine.sleep(1.0)
-    server.reading += 3.0
-    assert server.allowance.owed() > 0, "reading curves is for who asked"
+    server.seconds_reading_curves += 3.0
+    assert server.budget.seconds_to_wait() > 0, "reading curves is work for requests"
 
 
-def test_what_was_used_on_an_idle_machine_is_not_paid_for_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_used_on_an_idle_machine_costs_nothing_later(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch, busy=0.2)
-    limited = machine.allowance()
+    limited = machine.budget()
     for _ in range(100):
         machine.work(1.0)
-        assert limited.owed() == 0
+        assert limited.seconds_to_wait() == 0
     machine.busy = 1.0
     machine.sleep(1.0)
     machine.work(1.0)
-    assert limited.owed() == 0, "there is all of a burst"
+    assert limited.seconds_to_wait() == 0, "there is all of a burst"
 
 
-def test_a_long_time_with_little_to_do_is_not_held_against_who_comes_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that nobody asks has a little to do all the same, for hours; less than its share."""
+def test_a_long_time_with_little_to_do_costs_nothing_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that nobody asks still has a little to do for hours, less than its share."""
     machine = Machine(monkeypatch, busy=1.0)
-    limited = machine.allowance()
+    limited = machine.budget()
     machine.sleep(7_200)
     machine.used += 0.01 * 7_200
-    assert limited.owed() == 0
+    assert limited.seconds_to_wait() == 0
 
 
-def test_nobody_waits_longer_than_patience_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_waits_longer_than_the_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch, busy=1.0)
-    limited = machine.allowance()
+    limited = machine.budget()
     machine.sleep(1.0)
     machine.work(1_000.0)
-    while owed := limited.owed():
-        machine.sleep(owed)
+    while seconds := limited.seconds_to_wait():
+        machine.sleep(seconds)
     assert machine.slept < 1.0 + PATIENCE + 1.0
 
 
@@ -141,17 +141,17 @@ def test_an_idle_machine(monkeypatch: pytest.MonkeyPatch, each: float) -> None:
 
 
 def test_requests_pass_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many come at once: who stays is answered, within the share; who has gone is passed over."""
+    """However many come at once: those that stay are answered within the share, those that have gone are skipped."""
     machine = Machine(monkeypatch, busy=1.0)
 
-    resting: list[int] = [0]
+    waiting: list[int] = [0]
 
-    async def rest(gone: asyncio.Task, seconds: float) -> None:
-        resting.append(resting[-1] + 1)
+    async def wait(disconnected: asyncio.Task, seconds: float) -> None:
+        waiting.append(waiting[-1] + 1)
         until = machine.clock + seconds
-        await asyncio.sleep(0)  # others may come to rest meanwhile: the time passes for all of them
+        await asyncio.sleep(0)  # others may begin to wait meanwhile: the time passes for all of them
         machine.sleep(max(0.0, until - machine.clock))
-        resting.append(resting[-1] - 1)
+        waiting.append(waiting[-1] - 1)
 
     async def answer(scope: dict, receive: object, send: object) -> None:
         machine.work(0.1)
@@ -164,17 +164,17 @@ def test_requests_pass_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
         return {"type": "http.disconnect"}
 
     asked = []
-    owed = Allowance.owed
-    monkeypatch.setattr(Allowance, "owed", lambda self: asked.append(1) or owed(self))
+    seconds_to_wait = Budget.seconds_to_wait
+    monkeypatch.setattr(Budget, "seconds_to_wait", lambda self: asked.append(1) or seconds_to_wait(self))
 
     async def storm() -> None:
-        gate = Gate(answer, machine.allowance())
+        gate = Gate(answer, machine.budget())
         gone = [gate({"type": "http"}, leaves, None) for _ in range(500)]
         await asyncio.gather(*[gate({"type": "http"}, stays, None) for _ in range(500)], *gone)
 
-    monkeypatch.setattr(allowance, "_rest", rest)
+    monkeypatch.setattr(budget, "_wait", wait)
     asyncio.run(storm())
     assert machine.used == pytest.approx(50)
     assert len(asked) < 2_000, "waiting costs next to nothing, however many wait"
-    assert max(resting) == 1, "one waits for the allowance, all others for that one"
+    assert max(waiting) == 1, "the first waits for the budget, all others wait for the first"
     assert machine.used - BURST <= 0.016 * machine.clock

@@ -1,65 +1,111 @@
-"""The explorer's process outlives whatever it is asked."""
+"""The explorer's process survives every question."""
 
 import asyncio
-import json
 import os
 import signal
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from recombine.cli.serve import demo_directory
 from recombine.errors import InputError
-from recombine.serve.explore.main import _answer, _warm
-from recombine.serve.explore.process import ExplorerProcess
-from recombine.serve.explore.scene import Task
+from recombine.record.codec import decode, encode
+from recombine.serve.explore.exchange import Descriptions, Question, Refusal, Task
+from recombine.serve.explore.explorer import Explorer
+from recombine.serve.explore.main import answer_line, compile_ahead
+from recombine.serve.explore.process import ExplorerProcess, Refused
+from recombine.serve.explore.scene import task_latent
 
 
-class Broken:
-    """A model of one's own that goes wrong, or gives what JSON cannot hold."""
+class Broken(Explorer):
+    """A custom model that fails, or gives something that JSON cannot hold."""
 
     def __init__(self, gives: object):
+        super().__init__()
         self.gives = gives
 
-    def describe(self, path: object) -> object:
+    def describe(self, path: Path) -> Any:
         if isinstance(self.gives, Exception):
             raise self.gives
         return self.gives
 
-    warm = describe
+    compile_ahead = describe
 
 
-@pytest.mark.parametrize("gives", [TypeError("only 15 examples"), RuntimeError("XLA"), float("nan"), object()])
-def test_what_goes_wrong_is_told_to_who_asked(gives: object) -> None:
-    answer = json.loads(_answer(Broken(gives), {"ask": "describe", "paths": ["a"]}))
-    assert set(answer) == {"error"}
+def ask(explorer: Explorer, line: str) -> Refusal:
+    return decode(answer_line(explorer, line)[1], Refusal)
+
+
+@pytest.mark.parametrize(
+    "gives", [TypeError("only 15 examples"), RuntimeError("XLA"), InputError("a", 1, "b"), object()]
+)
+def test_an_error_is_told_to_the_client(gives: object) -> None:
+    error = ask(Broken(gives), encode(Question(paths=(b"a",)))).error
+    assert error
     if isinstance(gives, Exception):
-        assert _warm(Broken(gives), []) is False
-        assert str(gives) in answer["error"]
+        assert compile_ahead(Broken(gives), []) is False
+        assert str(gives) in error
+
+
+@pytest.mark.parametrize(
+    "line", ["", "{", "[]", '{"paths": 3}', '{"paths": [], "task": {"weights": [0], "length": 1}}']
+)
+def test_a_question_that_cannot_be_read(line: str) -> None:
+    assert "the question cannot be read" in str(ask(Explorer(), line).error)
+
+
+def test_a_question_is_the_same_after_the_way() -> None:
+    """Whatever the bytes of a path."""
+    question = Question(
+        paths=(b"/runs/\xff\n", b"/runs/b"),
+        custom=("module:Class",),
+        task=Task((1.0, 0.0, 0.5), 8, fresh=3),
+        latents=(None, "true", (1.0, -2.5)),
+    )
+    assert decode(encode(question), Question) == question
+    assert os.fsencode(question.run_paths()[0]) == question.paths[0]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e9])
+def test_a_latent_that_json_cannot_hold_is_not_sent(value: float) -> None:
+    with pytest.raises(InputError, match=r"^latent = "):
+        Question(paths=(b"a",), latents=(None, (1.0, value)))
+
+
+def test_an_answer_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer(self: ExplorerProcess, question: Question) -> bytes:
+        return b'{"models": [null]}'
+
+    monkeypatch.setattr(ExplorerProcess, "_ask", answer)
+    with pytest.raises(Refused, match="cannot be read"):
+        asyncio.run(ExplorerProcess(share=1.0).ask(Question(paths=(b"a",)), Descriptions))
 
 
 @pytest.mark.parametrize("least", [1e-46, 1e-40, 1e-300])
 def test_a_weight_beyond_float32_is_still_a_weight(least: float) -> None:
-    np.testing.assert_allclose(Task((least, 0.0, least), 4).latent, [0.75, 0.0, 0.75])
-    np.testing.assert_allclose(Task((least, 0.0, 0.0), 4).latent, [1.0, 0.0, 0.0])
+    np.testing.assert_allclose(task_latent(Task((least, 0.0, least), 4)), [0.75, 0.0, 0.75])
+    np.testing.assert_allclose(task_latent(Task((least, 0.0, 0.0), 4)), [1.0, 0.0, 0.0])
 
 
 def test_a_process_that_was_killed_is_started_again() -> None:
-    path = str(demo_directory() / "quick/hypertransformer-connected+-seed0")
+    path = demo_directory() / "quick/hypertransformer-connected+-seed0"
+    question = Question(paths=(os.fsencode(path),))
 
     async def scenario() -> None:
         explorer = ExplorerProcess(share=1.0)
         try:
-            (first,) = await explorer.ask({"ask": "describe", "paths": [path]})
+            first = await explorer.ask(question, Descriptions)
             assert explorer.process is not None
             before = explorer.process.pid
-            asked = asyncio.create_task(explorer.ask({"ask": "describe", "paths": [path]}))
+            asked = asyncio.create_task(explorer.ask(question, Descriptions))
             os.kill(before, signal.SIGKILL)
             try:
                 await asked
             except InputError as error:
                 assert "their process has ended" in str(error)
-            (again,) = await explorer.ask({"ask": "describe", "paths": [path]})
+            again = await explorer.ask(question, Descriptions)
             assert again == first
             assert explorer.process.pid != before
         finally:

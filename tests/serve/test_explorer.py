@@ -1,4 +1,4 @@
-"""What the explorer answers is what the models compute, on the task that was composed."""
+"""The explorer's answers are what the models compute on the task that was composed."""
 
 import os
 import shutil
@@ -15,9 +15,11 @@ from sklearn.linear_model import Ridge as SklearnRidge
 from recombine import paper
 from recombine.cli.serve import demo_directory
 from recombine.errors import InputError
+from recombine.record.codec import decode, encode, plain
 from recombine.run.load import load_model
-from recombine.serve.explore.explorer import Explorer
-from recombine.serve.explore.scene import Task, context_lengths, make_scene
+from recombine.serve.explore.exchange import Exploration, Task
+from recombine.serve.explore.explorer import Explorer, _numbers
+from recombine.serve.explore.scene import context_lengths, make_scene, task_latent
 from recombine.stream import Stream
 from recombine.task.sample import sample_masks
 from recombine.task.teacher import config_teacher
@@ -38,10 +40,10 @@ def explorer() -> Explorer:
 
 def test_predictions_are_the_models(explorer: Explorer, runs: list[Path]) -> None:
     task = Task(WEIGHTS, 8, draw=3)
-    answer = explorer.explore(runs, task, [])
+    answer = explorer.explore(runs, task)
     config, model, _ = load_model(runs[0])
     teacher = config_teacher(config)
-    z = np.asarray(task.latent)
+    z = np.asarray(task_latent(task))
     np.testing.assert_allclose(z, [0.625, 0, 0.875, 0, 0, 0])
     scene = make_scene(task, teacher)
     theta, a = np.asarray(teacher.theta, np.float64), np.asarray(teacher.a, np.float64)
@@ -49,26 +51,26 @@ def test_predictions_are_the_models(explorer: Explorer, runs: list[Path]) -> Non
     W /= np.linalg.svd(W)[1][0]
     hidden = np.asarray(scene.query_x, np.float64) @ W.T
     truth = np.asarray(jax.nn.gelu(jnp.asarray(hidden), approximate=False), np.float64) @ a
-    np.testing.assert_allclose(answer["truth"]["y"], truth, atol=1e-5)
-    mean = np.mean(answer["context"]["y"])
-    for path, one in zip(runs, answer["models"], strict=True):
+    np.testing.assert_allclose(answer.truth.y, truth, atol=1e-5)
+    mean = np.mean(answer.context.y)
+    for path, one in zip(runs, answer.models, strict=True):
         _, model, _ = load_model(path)
         alone = [float(model(scene.context_x, scene.context_y, x).y) for x in scene.query_x]
-        np.testing.assert_allclose(one["y"], alone, atol=2e-5)
+        np.testing.assert_allclose(one.y, alone, atol=2e-5)
         r2 = 1 - np.sum((truth - alone) ** 2) / np.sum((truth - mean) ** 2)
-        np.testing.assert_allclose(one["r2"], r2, atol=1e-4)
+        np.testing.assert_allclose(one.r2, r2, atol=1e-4)
         attention = model(scene.context_x, scene.context_y, scene.query_x[0]).trace.attention
-        np.testing.assert_allclose(one["attention"], attention[:, :, -1], atol=1e-4)
+        np.testing.assert_allclose(one.attention, attention[:, :, -1], atol=1e-4)
     ridge = SklearnRidge(alpha=1.0).fit(scene.context_x, scene.context_y)
     r2 = 1 - np.sum((truth - ridge.predict(scene.query_x)) ** 2) / np.sum((truth - mean) ** 2)
-    np.testing.assert_allclose(answer["ridge"], r2, atol=1e-4)
+    np.testing.assert_allclose(answer.ridge, r2, atol=1e-4)
 
 
 def test_the_latent_is_decoded_at_many_queries(explorer: Explorer, runs: list[Path]) -> None:
     """By scikit-learn's ridge regression, on what the models compute for episodes of masks trained on."""
     task = Task(WEIGHTS, 15, draw=3)
-    answer = explorer.explore(runs, task, [])
-    for path, one in zip(runs, answer["models"], strict=True):
+    answer = explorer.explore(runs, task)
+    for path, one in zip(runs, answer.models, strict=True):
         config, model, _ = load_model(path)
         teacher, support = config_teacher(config), config.task.support
         fit = sample_masks(config.seed, Stream.probe, teacher, support.masks, config.task.episode_length, 2_000)
@@ -81,9 +83,9 @@ def test_the_latent_is_decoded_at_many_queries(explorer: Explorer, runs: list[Pa
         scene = make_scene(task, teacher)
         at = jax.vmap(lambda x, s=scene, f=stream: f(s.context_x, s.context_y, x))(scene.query_x[:32])
         decoded = probe.predict(np.asarray(at, np.float64))
-        np.testing.assert_allclose(one["decoded"], decoded.mean(axis=0), atol=2e-3)
-        np.testing.assert_allclose(one["deviation"], decoded.std(axis=0), atol=2e-3)
-    assert max(answer["models"][0]["deviation"]) > 0.01 > max(answer["models"][1]["deviation"]), "it knows no query"
+        np.testing.assert_allclose(one.decoded, decoded.mean(axis=0), atol=2e-3)
+        np.testing.assert_allclose(one.deviation, decoded.std(axis=0), atol=2e-3)
+    assert max(answer.models[0].deviation) > 0.01 > max(answer.models[1].deviation), "it knows no query"
 
 
 def test_the_demo(explorer: Explorer) -> None:
@@ -93,43 +95,44 @@ def test_the_demo(explorer: Explorer) -> None:
     kinds = {(config.model.kind, config.task.support.name) for config in configs}
     assert kinds == set(product(("transformer", "hypertransformer"), paper.SUPPORTS))
     pair = [demo_directory() / f"paper/{kind}-connected+-seed0" for kind in ("transformer", "hypertransformer")]
-    answers = [explorer.explore(pair, Task((0.5, 0.5, 0, 0, 0, 0), 31, draw=draw), []) for draw in range(4)]
-    for models in zip(*(answer["models"] for answer in answers), strict=True):
-        assert np.mean([one["r2"] for one in models]) > 0.95
+    answers = [explorer.explore(pair, Task((0.5, 0.5, 0, 0, 0, 0), 31, draw=draw)) for draw in range(4)]
+    for models in zip(*(answer.models for answer in answers), strict=True):
+        assert np.mean([one.r2 for one in models]) > 0.95
 
 
 def test_a_latent_that_is_moved_is_executed(explorer: Explorer, runs: list[Path]) -> None:
     task = Task(WEIGHTS, 8)
-    before = explorer.explore([runs[1]], task, [])["models"][0]
-    same = explorer.explore([runs[1]], task, [before["inferred"]])["models"][0]
-    np.testing.assert_allclose(same["y"], before["y"], atol=1e-4)
-    moved = explorer.explore([runs[1]], task, [[2.0] * 6])["models"][0]
+    before = explorer.explore([runs[1]], task).models[0]
+    same = explorer.explore([runs[1]], task, [before.inferred]).models[0]
+    np.testing.assert_allclose(same.y, before.y, atol=1e-4)
+    moved = explorer.explore([runs[1]], task, [(2.0,) * 6]).models[0]
     _, model, _ = load_model(runs[1])
     scene = make_scene(task, explorer._load(runs[1]).teacher)
     alone = [float(model.execute(jnp.full(6, 2.0), x)) for x in scene.query_x]  # pyright: ignore
-    np.testing.assert_allclose(moved["y"], alone, atol=2e-5)
-    assert moved["inferred"] == before["inferred"], "what it inferred is still shown"
+    np.testing.assert_allclose(moved.y, alone, atol=2e-5)
+    assert moved.inferred == before.inferred, "what it inferred is still shown"
 
 
 def test_the_true_latent(explorer: Explorer, runs: list[Path]) -> None:
     """With it, the hypertransformer at the paper's settings executes what it does not infer."""
     pair = [demo_directory() / f"paper/{kind}-connected+-seed0" for kind in ("transformer", "hypertransformer")]
     for weights in ((0.3, 0, 0, 0.7, 0, 0), (1, 1, 0, 1, 0, 0)):
-        inferred = explorer.explore(pair, Task(weights, 31), [])["models"][1]
-        true = explorer.explore(pair, Task(weights, 31), [None, "true"])["models"][1]
-        assert inferred["used"] is None
-        np.testing.assert_allclose(true["used"], inferred["true"], rtol=1e-4)
-        assert true["r2"] > 0.99 > inferred["r2"]
+        inferred = explorer.explore(pair, Task(weights, 31)).models[1]
+        true = explorer.explore(pair, Task(weights, 31), [None, "true"]).models[1]
+        assert inferred.used is None
+        np.testing.assert_allclose(true.used, inferred.true, rtol=1e-4)
+        assert true.r2 > 0.99
+        assert inferred.r2 < 0.99
     with pytest.raises(InputError, match="another teacher's modules"):
         explorer.explore(pair, Task(weights, 31, fresh=1), [None, "true"])
-    assert explorer.explore(pair, Task(weights, 31, fresh=1), [])["models"][1]["true"] is None
+    assert explorer.explore(pair, Task(weights, 31, fresh=1)).models[1].true is None
     with pytest.raises(InputError, match="transformer has none to change"):
         explorer.explore(pair, Task(weights, 31), ["true"])
 
 
 def test_kinds_of_tasks(explorer: Explorer, runs: list[Path]) -> None:
     def kind(weights: tuple[float, ...], **more) -> str:
-        return explorer.explore([runs[0]], Task(weights, 8, **more), [])["models"][0]["kind"]
+        return explorer.explore([runs[0]], Task(weights, 8, **more)).models[0].kind
 
     assert kind((1, 1, 0, 0, 0, 0)) == "trained"
     assert kind((1, 0, 0, 1, 0, 0)) == "held_out"
@@ -140,19 +143,19 @@ def test_kinds_of_tasks(explorer: Explorer, runs: list[Path]) -> None:
 def test_one_task_two_supports(explorer: Explorer, runs: list[Path]) -> None:
     """What one model trained on may be held out from another: Table 1 has 001100 in connected+ alone."""
     other = demo_directory() / "quick/transformer-disconnected-seed0"
-    found = explorer.explore([runs[0], other], Task((0, 0, 1, 1, 0, 0), 8), [])["models"]
-    assert [one["kind"] for one in found] == ["trained", "held_out"]
+    found = explorer.explore([runs[0], other], Task((0, 0, 1, 1, 0, 0), 8)).models
+    assert [one.kind for one in found] == ["trained", "held_out"]
 
 
 def test_a_checkpoint_that_is_new_answers_once_it_was_described(runs: list[Path], tmp_path: Path) -> None:
     shutil.copytree(runs[1], tmp_path / "run")
     explorer, task = Explorer(), Task(WEIGHTS, 8)
-    before = explorer.explore([tmp_path / "run"], task, [])["models"][0]["y"]
+    before = explorer.explore([tmp_path / "run"], task).models[0].y
     shutil.copy(runs[1].with_name("hypertransformer-disconnected-seed0") / "model.safetensors", tmp_path / "run")
     os.utime(tmp_path / "run" / "model.safetensors")
-    assert explorer.explore([tmp_path / "run"], task, [])["models"][0]["y"] == before, "no pause amid a gesture"
+    assert explorer.explore([tmp_path / "run"], task).models[0].y == before, "no pause amid a gesture"
     explorer.describe(tmp_path / "run")
-    assert explorer.explore([tmp_path / "run"], task, [])["models"][0]["y"] != before
+    assert explorer.explore([tmp_path / "run"], task).models[0].y != before
 
 
 @pytest.mark.parametrize("linked", ["checkpoints", "inside"])
@@ -168,8 +171,8 @@ def test_checkpoints_elsewhere_are_not_read(runs: list[Path], tmp_path: Path, li
 
 
 def test_a_fresh_teacher_and_other_draws(explorer: Explorer, runs: list[Path]) -> None:
-    def labels(**more) -> list[float]:
-        return explorer.explore([runs[0]], Task(WEIGHTS, 8, **more), [])["truth"]["y"]
+    def labels(**more) -> tuple[float, ...]:
+        return explorer.explore([runs[0]], Task(WEIGHTS, 8, **more)).truth.y
 
     assert labels() == labels()
     assert labels() != labels(draw=1)
@@ -178,7 +181,7 @@ def test_a_fresh_teacher_and_other_draws(explorer: Explorer, runs: list[Path]) -
 
 
 def test_more_context_keeps_what_was_there(explorer: Explorer, runs: list[Path]) -> None:
-    few, many = (explorer.explore([runs[0]], Task(WEIGHTS, n), [])["context"]["y"] for n in (3, 8))
+    few, many = (explorer.explore([runs[0]], Task(WEIGHTS, n)).context.y for n in (3, 8))
     np.testing.assert_allclose(many[:3], few, atol=1e-6)
 
 
@@ -188,42 +191,67 @@ def test_a_line_along_an_input(explorer: Explorer, runs: list[Path]) -> None:
     x = np.asarray(scene.slice_x)
     np.testing.assert_allclose(x[:, 1], np.linspace(-np.sqrt(3), np.sqrt(3), len(x)), atol=1e-6)
     assert np.ptp(np.delete(x, 1, axis=1), axis=0).max() < 1e-6
-    answer = explorer.explore([runs[0]], task, [])
-    np.testing.assert_allclose(answer["slice"]["context"], scene.context_x[:, 1], atol=1e-5)
+    answer = explorer.explore([runs[0]], task)
+    np.testing.assert_allclose(answer.slice.context, scene.context_x[:, 1], atol=1e-5)
 
 
 def test_what_is_met_for_the_first_time(explorer: Explorer, runs: list[Path]) -> None:
     """It has to be loaded or compiled, and is met once."""
-    explorer.explore([runs[0]], Task(WEIGHTS, 8), [])
-    before = explorer.firsts
-    explorer.explore([runs[0]], Task(WEIGHTS, 8, draw=3), [])
+    explorer.explore([runs[0]], Task(WEIGHTS, 8))
+    before = explorer.first_times
+    explorer.explore([runs[0]], Task(WEIGHTS, 8, draw=3))
     explorer.describe(runs[0])
-    assert explorer.firsts == before
-    explorer.explore([runs[0]], Task(WEIGHTS, 2), [])
-    assert explorer.firsts == before + 1
+    assert explorer.first_times == before
+    explorer.explore([runs[0]], Task(WEIGHTS, 2))
+    assert explorer.first_times == before + 1
 
 
 def test_moving_the_latent_compiles_nothing(
     explorer: Explorer, runs: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inferred = explorer.explore([runs[1]], Task(WEIGHTS, 8), [])["models"][0]["inferred"]
+    inferred = explorer.explore([runs[1]], Task(WEIGHTS, 8)).models[0].inferred
     traced = []
     kind = type(explorer.loaded[runs[1]].model)
     called = kind.__call__
     monkeypatch.setattr(kind, "__call__", lambda self, *args: traced.append(1) or called(self, *args))
-    explorer.explore([runs[1]], Task(WEIGHTS, 8), [[2 * value for value in inferred]])
+    explorer.explore([runs[1]], Task(WEIGHTS, 8), [tuple(2 * value for value in inferred)])
     assert traced == []
-    explorer.explore([runs[1]], Task(WEIGHTS, 3), [])
+    explorer.explore([runs[1]], Task(WEIGHTS, 3))
     assert traced != [], "another length does"
 
 
 @pytest.mark.slow
-def test_warming_up_ends(explorer: Explorer, runs: list[Path]) -> None:
+def test_compiling_ahead_ends(explorer: Explorer, runs: list[Path]) -> None:
     rounds = 0
-    while explorer.warm(runs):
+    while explorer.compile_ahead(runs):
         rounds += 1
     assert rounds <= 2 * len(context_lengths(16))
     assert explorer.compiled[runs[0]] == set(context_lengths(16))
+
+
+def test_the_keys_that_the_page_reads(explorer: Explorer, runs: list[Path]) -> None:
+    """Those of `static/explore.js` and `static/explore_plots.js`."""
+    answer = explorer.explore(runs, Task(WEIGHTS, 8))
+    assert decode(encode(answer), Exploration) == answer
+    found = plain(answer)
+    assert set(found) == {"latent", "context", "truth", "slice", "ridge", "models"}
+    assert [set(found[name]) for name in ("context", "truth", "slice")] == [{"y"}, {"y", "slice"}, {"t", "context"}]
+    assert set(found["models"][0]) == {
+        *("kind", "true", "model", "y", "slice", "r2"),
+        *("inferred", "used", "decoded", "deviation", "attention"),
+    }
+    described = plain(explorer.describe(runs[0]))
+    assert set(described) == {
+        *("model", "step", "teacher", "support", "modules", "masks"),
+        *("input_dim", "trained_length", "lengths", "latent_dim"),
+    }
+    assert set(described["masks"]) == {"trained", "held_out"}
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_numbers_that_json_cannot_hold(value: float) -> None:
+    with pytest.raises(ArithmeticError, match="not finite"):
+        _numbers(np.asarray([1.0, value]))
 
 
 @pytest.mark.parametrize(
@@ -242,12 +270,12 @@ def test_warming_up_ends(explorer: Explorer, runs: list[Path]) -> None:
 )
 def test_bad_tasks(explorer: Explorer, runs: list[Path], changes: dict, field: str) -> None:
     with pytest.raises(InputError, match=f"^{field} = "):
-        explorer.explore(runs, Task(**({"weights": WEIGHTS, "length": 8} | changes)), [])
+        explorer.explore(runs, Task(**({"weights": WEIGHTS, "length": 8} | changes)))
 
 
 def test_bad_latents(explorer: Explorer, runs: list[Path]) -> None:
-    for latents in ([[1.0]], [[float("inf")] * 6], [[1e9] * 6]):
+    for latents in ([(1.0,)], [(float("inf"),) * 6], [(1e9,) * 6]):
         with pytest.raises(InputError, match=r"^latent = "):
             explorer.explore([runs[1]], Task(WEIGHTS, 8), latents)
     with pytest.raises(InputError, match="none to change"):
-        explorer.explore([runs[0]], Task(WEIGHTS, 8), [[1.0] * 6])
+        explorer.explore([runs[0]], Task(WEIGHTS, 8), [(1.0,) * 6])

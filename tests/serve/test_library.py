@@ -1,4 +1,4 @@
-"""What the server knows of a directory that grows, shrinks, and holds what is broken."""
+"""The library follows a directory that grows, shrinks, and holds files that are broken."""
 
 import errno
 import json
@@ -13,12 +13,17 @@ import pytest
 
 from recombine.config.schema import Config
 from recombine.errors import InputError
-from recombine.jobs.sweep import SELECTION, SELECTION_FORMAT
-from recombine.run.directory import run_config
-from recombine.serve import run_files
-from recombine.serve.curve import Curve
+from recombine.record.codec import encode
+from recombine.record.run_state import RunState, Status
+from recombine.record.score import MetricsRow
+from recombine.record.sweep import SweepLine
+from recombine.run.reader import last_row, read_config
+from recombine.run.source import SELECTION, RunSource
+from recombine.serve import run_summary
 from recombine.serve.library import Library
+from recombine.serve.run_summary import RunSummary
 from tests.reliability.small_run import finish, small_config
+from tests.serve.rows import row, selection
 
 
 @pytest.fixture(scope="module")
@@ -28,27 +33,31 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def row(step: int, **more) -> str:
-    return (
-        json.dumps({"step": step, "loss": 1.0 / (step + 1), "ood": {"r2": 0.5}, "in_dist": {"r2": 0.25}} | more) + "\n"
-    )
+def shown(library: Library) -> dict[str, RunSummary]:
+    """The table after one more look, by name."""
+    library.refresh()
+    return {run.name: run for run in library.table()}
 
 
-def test_what_changes_is_said_once(finished: Path, tmp_path: Path) -> None:
+def status(state: RunState, step: int, error: str | None = None) -> str:
+    return encode(Status(state, step, 12, error=error))
+
+
+def test_a_change_is_told_once(finished: Path, tmp_path: Path) -> None:
     library = Library(tmp_path)
     assert library.refresh() == ([], [])
     shutil.copytree(finished, tmp_path / "study" / "a")
     assert library.refresh() == (["study/a"], [])
     assert library.refresh() == ([], [])
-    (shown,) = library.table()
+    (run,) = library.table()
     rows = (finished / "metrics.jsonl").read_text().splitlines()
-    assert shown["ood"] == pytest.approx(json.loads(rows[-1])["ood"]["r2"], rel=1e-5)
-    assert (shown["state"], shown["step"], shown["study"]) == ("done", 12, "study")
+    assert run.ood == pytest.approx(json.loads(rows[-1])["ood"]["r2"], rel=1e-5)
+    assert (run.state, run.step, run.study) == ("done", 12, "study")
     (tmp_path / "study" / "a" / "metrics.jsonl").open("a").close()
     with (tmp_path / "study" / "a" / "metrics.jsonl").open("a") as file:
         file.write(row(13))
     assert library.refresh() == (["study/a"], [])
-    assert library.table()[0]["ood"] == 0.5
+    assert library.table()[0].ood == 0.5
     shutil.rmtree(tmp_path / "study" / "a")
     assert library.refresh() == ([], ["study/a"])
     assert library.table() == []
@@ -57,32 +66,36 @@ def test_what_changes_is_said_once(finished: Path, tmp_path: Path) -> None:
 
 
 def test_half_written_and_broken_files(finished: Path, tmp_path: Path) -> None:
-    for name in "abcdef":
+    for name in "abcdefg":
         shutil.copytree(finished, tmp_path / name)
     with (tmp_path / "a" / "metrics.jsonl").open("a") as file:
         file.write(row(20)[:-10])
     (tmp_path / "b" / "config.toml").write_bytes(b"\xff\x00 nonsense")
     (tmp_path / "c" / "status.json").write_text("{")
-    (tmp_path / "d" / "metrics.jsonl").write_text("not json\n" + row(1) + "[]\n" + row(2, ood={"r2": "high"}))
-    (tmp_path / "e" / "status.json").write_text(json.dumps({"state": "failed", "step": 3, "error": "<b>disk</b>"}))
+    wrong = json.loads(row(2)) | {"ood": {"r2": "high"}}
+    (tmp_path / "d" / "metrics.jsonl").write_text(f"not json\n{row(1)}[]\n{json.dumps(wrong)}\n{row(3)}")
+    (tmp_path / "e" / "status.json").write_text(status("failed", 3, error="<b>disk</b>"))
     (tmp_path / "f" / "metrics.jsonl").unlink()
+    lacking = {name: value for name, value in json.loads(row(2)).items() if name != "control"}
+    (tmp_path / "g" / "metrics.jsonl").write_text(f"{row(1)}{json.dumps(lacking)}\n")
     library = Library(tmp_path)
-    assert len(library.refresh()[0]) == 6
-    shown = {run["name"]: run for run in library.table()}
-    assert shown["a"]["step"] == 12, "the last whole row"
-    assert shown["b"]["state"] == "unreadable"
-    assert "config.toml" in shown["b"]["error"]
-    assert shown["c"]["state"] == "unknown"
-    assert library.curve("d")["steps"] == [1, 2]
-    assert library.curve("d")["ood"] == [0.5, None]
-    assert shown["e"]["error"] == "<b>disk</b>"
-    assert library.curve("f")["steps"] == []
+    assert len(library.refresh().changed) == 7
+    runs = shown(library)
+    assert runs["a"].step == 12, "the last whole row"
+    assert runs["b"].state == "unreadable"
+    assert runs["b"].error.startswith("config.toml: ")
+    assert runs["c"].state == "unknown"
+    assert runs["d"].measured == 3
+    assert [(point.step, point.ood) for point in library.curve("d")] == [(1, 0.5), (3, 0.5)]
+    assert runs["e"].error == "<b>disk</b>"
+    assert library.curve("f") == []
+    assert (runs["g"].measured, runs["g"].error) == (None, "metrics.jsonl has no row that can be read")
+    assert [point.step for point in library.curve("g")] == [1]
 
 
 def test_a_run_whose_process_has_died(finished: Path, tmp_path: Path) -> None:
     shutil.copytree(finished, tmp_path / "run")
     process = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
-    (tmp_path / "run" / "status.json").write_text(json.dumps({"state": "running", "step": 3}))
     library = Library(tmp_path)
     for pid, host, state in [
         (os.getpid(), socket.gethostname(), "running"),
@@ -90,63 +103,18 @@ def test_a_run_whose_process_has_died(finished: Path, tmp_path: Path) -> None:
         (int(process.stdout), "elsewhere", "running"),
     ]:
         (tmp_path / "run" / "lock").write_text(f"process {pid} on {host}\n")
-        (tmp_path / "run" / "status.json").write_text(json.dumps({"state": "running", "step": pid}))
-        library.refresh()
-        assert library.table()[0]["state"] == state
-
-
-@pytest.mark.parametrize("rows", [0, 1, 2, 63, 64, 65, 500])
-def test_a_curve_read_in_parts_is_the_curve(tmp_path: Path, rows: int) -> None:
-    """Every 2ᵏ-th row, at most 64 of them, and the last; however the file has grown to what it is."""
-    path, curve = tmp_path / "metrics.jsonl", Curve(tmp_path / "metrics.jsonl", 64)
-    text = "".join(row(step) for step in range(rows))
-    for end in (0, len(text) // 3, len(text) // 3 + 1, len(text)):
-        path.write_text(path.read_text() + text[path.stat().st_size : end] if path.exists() else text[:end])
-        curve.read_on()
-    every = next(2**k for k in range(20) if 2**k * 64 >= rows)
-    expected = sorted({*range(0, rows, every), *range(rows - 1, rows)} - {-1})
-    assert curve.columns()["steps"] == expected
-    assert curve.columns()["loss"] == [float(f"{1.0 / (step + 1):.6g}") for step in expected]
-
-
-def test_a_curve_of_another_file(tmp_path: Path) -> None:
-    path, curve = tmp_path / "metrics.jsonl", Curve(tmp_path / "metrics.jsonl")
-    for steps in ([0, 1, 2], [5, 6, 7], [5, 6], [5, 6, 7], []):
-        new = tmp_path / "new"
-        new.write_text("".join(row(step, loss=1.0) for step in steps))
-        new.replace(path)
-        curve.read_on()
-        assert curve.columns()["steps"] == steps
-    path.write_text(row(1) + row(2))
-    curve.read_on()
-    path.write_text(row(1))  # the same file, cut
-    curve.read_on()
-    assert curve.columns()["steps"] == [1]
-    path.unlink()
-    curve.read_on()
-    assert curve.columns()["steps"] == []
-
-
-def test_long_metrics(tmp_path: Path, finished: Path) -> None:
-    shutil.copytree(finished, tmp_path / "run")
-    (tmp_path / "run" / "metrics.jsonl").write_text("".join(row(step) for step in range(5_000)))
-    library = Library(tmp_path)
-    library.refresh()
-    assert library.table()[0]["measured"] == 4_999
-    for most in (300, 20, 300):
-        steps = library.curve("run", most)["steps"]
-        assert most / 2 <= len(steps) <= most + 1
-        assert (steps[0], steps[-1]) == (0, 4_999)
+        (tmp_path / "run" / "status.json").write_text(status("running", pid))
+        assert shown(library)["run"].state == state
 
 
 HOSTILE = {
     "deep": b"[" * 100_000,
     "deeper": b'{"step": 1, "a": ' + b"[" * 5_000 + b"]" * 5_000 + b"}\n",
-    "infinite": b'{"state": "done", "step": 1e999, "loss": 1e999, "ood": {"r2": NaN}}\n',
-    "huge": b'{"state": "done", "step": ' + b"9" * 5_000 + b"}\n",
-    "wrong": b'{"state": ["done"], "step": {"a": 1}, "ood": [1], "probe": 3}\n',
+    "infinite": b'{"state": "done", "step": 1e999, "num_steps": 1, "loss": 1e999, "ood": {"r2": NaN}}\n',
+    "huge": b'{"state": "done", "num_steps": 1, "step": ' + b"9" * 5_000 + b"}\n",
+    "wrong": b'{"state": ["done"], "step": {"a": 1}, "num_steps": 1, "ood": [1], "probe": 3}\n',
     "binary": bytes(range(256)) * 40,
-    "long": b'{"state": "' + b"x" * 900_000 + b'", "step": 1, "error": "' + b"y" * 90_000 + b'"}\n',
+    "long": b'{"state": "failed", "step": 1, "num_steps": 1, "error": "' + b"y" * 900_000 + b'"}\n',
     "empty": b"",
 }
 
@@ -164,47 +132,50 @@ def test_whatever_is_in_a_file_the_others_are_shown(finished: Path, tmp_path: Pa
     (tmp_path / "directory" / file).mkdir()
     (tmp_path / "link" / file).symlink_to(finished / file)
     library = Library(tmp_path)
-    library.refresh()
-    shown = {run["name"]: run for run in library.table()}
-    assert set(shown) == {"good", "fifo", "directory", "link", *HOSTILE}
+    runs = shown(library)
+    assert set(runs) == {"good", "fifo", "directory", "link", *HOSTILE}
     marked = {"config.toml": "unreadable", "status.json": "unknown", "metrics.jsonl": "done"}[file]
-    for name, run in shown.items():
+    for name, run in runs.items():
         library.curve(name)
-        assert len(json.dumps(run, allow_nan=False)) < 2_000
-        if name not in ("good", "long", "empty"):  # no configuration is one: the default
-            assert run["state"] == marked, name
-    assert shown["good"]["state"] == "done"
+        assert len(encode(run)) < 2_000
+        if name not in ("good", "long", "empty"):  # an empty configuration is the default
+            assert run.state == marked, name
+    assert runs["good"].state == "done"
+    if file == "status.json":
+        assert (runs["long"].state, runs["long"].error) == ("failed", "y" * 300)
     if file == "metrics.jsonl":
-        assert shown["link"]["measured"] is None, "a link is not followed"
+        assert runs["link"].measured is None, "a link is not followed"
+        assert all(
+            runs[name].error == "metrics.jsonl has no row that can be read" for name in HOSTILE.keys() - {"empty"}
+        )
 
 
 @pytest.mark.parametrize("file", ["model.safetensors", "checkpoints", "lock"])
 @pytest.mark.parametrize("target", ["x" * 300, "/no/such/place", "."])
 def test_links_to_anywhere(finished: Path, tmp_path: Path, file: str, target: str) -> None:
-    """Too long a name, one that is not there, or itself: the run is shown without it, and so are the others."""
+    """To a name that is too long, to a file that is not there, to itself: the run is shown without it."""
     for name in ("bad", "good"):
         shutil.copytree(finished, tmp_path / name)
-        (tmp_path / name / "status.json").write_text(json.dumps({"state": "running", "step": 1}))
+        (tmp_path / name / "status.json").write_text(status("running", 1))
     place = tmp_path / "bad" / file
     shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
     place.symlink_to(target)
-    library = Library(tmp_path)
-    library.refresh()
-    shown = {run["name"]: run for run in library.table()}
-    assert {name: run["model"] for name, run in shown.items()} == dict.fromkeys(("bad", "good"), shown["good"]["model"])
-    assert (shown["bad"]["playable"], shown["good"]["playable"]) == (file != "checkpoints", True)
+    runs = shown(Library(tmp_path))
+    assert {name: run.model for name, run in runs.items()} == dict.fromkeys(("bad", "good"), runs["good"].model)
+    assert (runs["bad"].playable, runs["good"].playable) == (file != "checkpoints", True)
 
 
-def test_what_nobody_has_foreseen_harms_one_run(
-    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unforeseen_error_harms_one_run(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("bad", "good"):
         shutil.copytree(finished, tmp_path / name)
-    real = run_files.last_row
-    monkeypatch.setattr(run_files, "last_row", lambda path: 1 / 0 if "bad" in path.parts else real(path))
-    library = Library(tmp_path)
-    library.refresh()
-    states = {run["name"]: (run["state"], run["error"]) for run in library.table()}
+
+    def read(source: RunSource) -> MetricsRow | None:
+        if "bad" in source.path.parts:
+            raise ZeroDivisionError
+        return last_row(source)
+
+    monkeypatch.setattr(run_summary, "last_row", read)
+    states = {name: (run.state, run.error) for name, run in shown(Library(tmp_path)).items()}
     assert states == {"bad": ("unreadable", "ZeroDivisionError"), "good": ("done", None)}
 
 
@@ -212,23 +183,21 @@ def test_a_run_that_the_disk_does_not_give(finished: Path, tmp_path: Path, monke
     for name in "ab":
         shutil.copytree(finished, tmp_path / name)
 
-    def read(path: Path) -> Config:
-        if path.name == "a":
+    def read(source: RunSource) -> Config:
+        if source.path.name == "a":
             raise OSError(errno.EIO, "Input/output error")
-        return run_config(path)
+        return read_config(source)
 
-    monkeypatch.setattr(run_files, "run_config", read)
-    library = Library(tmp_path)
-    library.refresh()
-    assert [run["state"] for run in library.table()] == ["unreadable", "done"]
+    monkeypatch.setattr(run_summary, "read_config", read)
+    assert [run.state for run in shown(Library(tmp_path)).values()] == ["unreadable", "done"]
 
 
 def test_a_name_of_any_bytes(finished: Path, tmp_path: Path) -> None:
     shutil.copytree(os.fsencode(finished), os.fsencode(tmp_path) + b"/run\xff")
     library = Library(tmp_path)
     assert library.refresh() == (["run\\xff"], [])
-    assert library.curve("run\\xff")["steps"]
-    json.dumps(library.table(), ensure_ascii=False).encode()
+    assert library.curve("run\\xff")
+    assert json.dumps(library.table()[0].name, ensure_ascii=False).encode()
 
 
 def test_difference(tmp_path: Path) -> None:
@@ -236,7 +205,7 @@ def test_difference(tmp_path: Path) -> None:
     finish(tmp_path / "b", small_config(seed=1, model={"causal": True}))
     library = Library(tmp_path)
     library.refresh()
-    assert library.difference("a", "b") == {"model.causal": ["false", "true"], "seed": ["0", "1"]}
+    assert library.difference("a", "b") == {"model.causal": ("false", "true"), "seed": ("0", "1")}
     (tmp_path / "b" / "config.toml").write_text("seed = ")
     library.refresh()
     with pytest.raises(InputError, match=r"run = 'b': cannot be compared: config.toml"):
@@ -248,34 +217,28 @@ def test_sweeps(tmp_path: Path, finished: Path) -> None:
     chosen = {"a-seed0": 0.5, "a-seed1": 0.7, "b-seed0": 0.9, "b-seed1": 0.1, "c-seed0": 0.95}
     for name, r2 in chosen.items():
         shutil.copytree(finished, tmp_path / "sweep" / name)
-        found = {"format": SELECTION_FORMAT, "step": 12, "select": {"in_dist": {"r2": 1.0}, "ood": {"r2": r2}}}
-        (tmp_path / "sweep" / name / SELECTION).write_text(json.dumps(found | {"report": {"ood": {"r2": 1 - r2}}}))
-    lines = [
-        {"name": name, "configuration": name[0], "seed": int(name[-1]), "point": {}, "num_steps": 12}
-        for name in [*chosen, "c-seed1"]
-    ]
-    (tmp_path / "sweep" / "sweep.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        (tmp_path / "sweep" / name / SELECTION).write_text(selection(12, select=r2, report=1 - r2))
+    lines = [SweepLine(name, name[0], int(name[-1]), {}, 12) for name in [*chosen, "c-seed1"]]
+    (tmp_path / "sweep" / "sweep.jsonl").write_text("".join(f"{encode(line)}\n" for line in lines))
     library = Library(tmp_path)
     library.refresh()
     (sweep,) = library.sweeps()
-    assert (sweep["name"], sweep["runs"], sweep["states"]) == ("sweep", 6, {"done": 5, "waiting": 1})
-    assert sweep["best"] == (pytest.approx(0.6), "a"), "c is not done"
+    assert (sweep.name, sweep.runs, sweep.states) == ("sweep", 6, {"done": 5, "waiting": 1})
+    assert sweep.best == (pytest.approx(0.6), "a"), "c is not done"
     selected = tmp_path / "sweep" / "a-seed0" / SELECTION
-    for text in ("[" * 65_000, '{"format": 1, "step": 3, "select": {"ood": {"r2": 1.0}}, "report": {}}'):
+    for text in ("[" * 65_000, selection(3, select=1.0, report=1.0)):
         selected.write_text(text)
         assert library.refresh() == (["sweep/a-seed0"], [])
-        assert library.sweeps()[0]["best"] == (pytest.approx(0.5), "b"), "damaged, or of another step"
+        assert library.sweeps()[0].best == (pytest.approx(0.5), "b"), "damaged, or of another step"
     selected.unlink()
-    assert library.refresh() == (["sweep/a-seed0"], []), "it is told when it comes and goes"
+    assert library.refresh() == (["sweep/a-seed0"], []), "the news tell when it appears and disappears"
     (tmp_path / "sweep" / "sweep.jsonl").write_text("{")
-    assert "error" in library.sweeps()[0]
+    assert library.sweeps()[0].error.startswith("sweep = 'sweep': not a sweep's directory: sweep.jsonl cannot be read")
 
 
 def test_seeds_of_one_configuration(tmp_path: Path) -> None:
     finish(tmp_path / "a")
     finish(tmp_path / "b", small_config(seed=1))
     finish(tmp_path / "c", small_config(seed=1, model={"causal": True}))
-    library = Library(tmp_path)
-    library.refresh()
-    one, same, other = (run["configuration"] for run in library.table())
+    one, same, other = (run.configuration for run in shown(Library(tmp_path)).values())
     assert one == same != other

@@ -1,4 +1,4 @@
-"""Many who watch: every one of them is told everything, in order; who was away catches up; memory stays as it is."""
+"""Every client gets all news in order, also after it was away, while the server's memory stays the same."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ import pytest
 
 from recombine.cli.serve import demo_directory
 from recombine.serve import live
-from recombine.serve.library import Library
+from recombine.serve.library import Changes, Library
 from recombine.serve.live import Watch
 from tests.serve.server import Address, serving
 
@@ -140,13 +140,13 @@ def test_fifty_clients_for_two_minutes(tmp_path: Path) -> None:
 
 
 class Directory(Library):
-    """What is seen there is said by hand."""
+    """A library in which something is always gone."""
 
-    def refresh(self) -> tuple[list[str], list[str]]:
-        return [], ["something"]
+    def refresh(self) -> Changes:
+        return Changes([], ["something"])
 
 
-def test_who_was_away_misses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_was_away_gets_what_it_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "SECONDS_BETWEEN_LOOKS", 0.0)
     monkeypatch.setattr(live, "PACE", 0.0)
     monkeypatch.setattr(live, "MOST_NEWS", 10)
@@ -176,29 +176,29 @@ def test_who_was_away_misses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     asyncio.run(scenario())
 
 
-def test_what_is_kept_for_them_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_news_that_are_kept_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "SECONDS_BETWEEN_LOOKS", 0.0)
     monkeypatch.setattr(live, "PACE", 0.0)
-    monkeypatch.setattr(live, "MOST_KEPT", 1_000)
+    monkeypatch.setattr(live, "MOST_CHARACTERS", 1_000)
 
     async def scenario() -> None:
         watch = Watch(Directory(tmp_path))
         for _ in range(100):
             await watch.look_once()
-            assert sum(len(told) for _, told in watch.news) == watch.kept <= 1_000
+            assert sum(len(told) for _, told in watch.news) == watch.characters <= 1_000
         assert len(watch.news) > 5
 
     asyncio.run(scenario())
 
 
 def test_nobody_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then nobody looks; while somebody does, it is looked again and again."""
+    """Nobody watches: then the server does not look. While somebody watches, it looks again and again."""
     monkeypatch.setattr(live, "SECONDS_BETWEEN_LOOKS", 0.001)
     monkeypatch.setattr(live, "PACE", 0.0)
 
     async def scenario() -> None:
         watch = Watch(Directory(tmp_path))
-        watching = asyncio.create_task(watch.go_on())
+        watching = asyncio.create_task(watch.keep_looking())
         before = watch.number
         await asyncio.sleep(0.2)
         assert watch.number == before
@@ -210,7 +210,7 @@ def test_nobody_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         after = watch.number
         await asyncio.sleep(0.2)
         assert watch.number == after
-        await live.cancelled(watching)
+        await live.cancel(watching)
 
     asyncio.run(scenario())
 

@@ -10,6 +10,8 @@ import pytest
 import tomli_w
 
 from recombine.cli.serve import demo_directory
+from recombine.record.codec import encode
+from recombine.record.run_state import Status
 from tests.page.browser import CHROMIUM, Browser
 from tests.serve.browsing import EVIL, LOADING, assert_clean, click, put, saved
 from tests.serve.server import Address, serving
@@ -56,7 +58,7 @@ def test_a_run_that_appears_changes_and_goes(browser: Browser, server: Address, 
     row = "[...document.querySelectorAll('#table tbody tr')].find((row) => row.textContent.includes('later'))"
     shutil.copytree(demo_directory() / "quick/hypertransformer-connected+-seed0", place / "later")
     browser.wait_for(f"{row} !== undefined")
-    (place / "later" / "status.json").write_text(json.dumps({"state": "failed", "step": 77, "error": "disk full"}))
+    (place / "later" / "status.json").write_text(encode(Status("failed", 77, 10_000, error="disk full")))
     browser.wait_for(f"{row}.textContent.includes('failed')")
     browser.wait_for(f"{row}.textContent.includes('disk full')")
     (place / "later" / "status.json").write_text("{")
@@ -71,7 +73,7 @@ def test_a_run_that_appears_changes_and_goes(browser: Browser, server: Address, 
 
 
 def test_a_link_in_a_page_that_is_open(browser: Browser, server: Address, place: Path) -> None:
-    """It is followed, and not overwritten by what was there; and who explores a run that goes keeps what was shown."""
+    """The page follows it, and does not overwrite it; a visitor who explores a run that goes keeps what was shown."""
     browser.open(f"{server.url}/#runs", ready="runs", patience=LOADING)
     shutil.copytree(demo_directory() / "quick/hypertransformer-connected+-seed0", place / "goes")
     browser.wait_for("document.getElementById('table').textContent.includes('goes')")

@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from starlette.applications import Starlette
 from starlette.routing import Route
 
 from recombine.serve.app import Server, make_app
@@ -146,6 +147,7 @@ def test_every_route_is_guarded(server: Address, path: str) -> None:
 
 def test_every_route_is_among_those(place: Path) -> None:
     app = make_app(place / "runs")
+    assert isinstance(app.app, Starlette)
     assert [getattr(route, "path", None) for route in app.app.routes] == ROUTES
     assert "unsafe" not in POLICY
     assert "default-src 'none'" in POLICY
@@ -162,6 +164,7 @@ def test_whatever_is_answered_carries_the_headers(server: Address) -> None:
 
 def test_a_server_that_fails_says_so_with_the_headers(place: Path) -> None:
     app = make_app(place / "runs")
+    assert isinstance(app.app, Starlette)
     app.app.routes[:] = [Route("/api/runs", lambda request: 1 / 0)]
     said: list[dict] = []
 
@@ -179,7 +182,7 @@ def test_a_server_that_fails_says_so_with_the_headers(place: Path) -> None:
     assert said[0]["status"] == 500
     headers = {name.decode(): value.decode() for name, value in said[0]["headers"]}
     assert all(headers[name.lower()] == value for name, value in HEADERS.items())
-    assert said[1]["body"] == b'{"error":"the server failed: ZeroDivisionError"}'
+    assert said[1]["body"] == b'{"error": "the server failed: ZeroDivisionError"}'
 
 
 def test_only_this_machine(server: Address) -> None:

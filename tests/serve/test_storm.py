@@ -1,4 +1,4 @@
-"""What a storm of questions costs a training on the same machine: measured, and told."""
+"""A storm of questions beside a training run: the processor time that the server uses is measured, and bounded."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from recombine.bench.contender import enter
-from recombine.bench.process import WorkerProcess
+from recombine.bench.contender_process import ContenderProcess
 from recombine.cli.serve import demo_directory
 from recombine.config.preset import preset_config
 from recombine.serve.budget import SHARE
@@ -78,8 +78,8 @@ def processor_time(process: int) -> float:
 
 @pytest.mark.slow
 def test_a_storm_beside_a_training(tmp_path: Path) -> None:
-    """Turns of a training with and without a storm, one after the other. How fast they were is told; what part of the
-    cores the server and its models had is a promise.
+    """Turns of a training run with and without a storm, one after the other. Their speed is printed; the part of the
+    cores that the server and its models used is bounded.
 
     RECOMBINE_STORM_TURNS and RECOMBINE_STORM_STEPS make them more, and longer.
     """
@@ -91,9 +91,9 @@ def test_a_storm_beside_a_training(tmp_path: Path) -> None:
     taken = lasted = 0.0
     with (
         serving(tmp_path, "--share", str(SHARE)) as server,
-        WorkerProcess(enter("fast", config, os.cpu_count() or 1)) as worker,
+        ContenderProcess(enter("fast", config, os.cpu_count() or 1)) as training,
     ):
-        worker.receive(900)
+        training.await_ready(900)
         named = "&".join(f"run={name.replace('+', '%2B')}" for name in RUNS)
         assert server.get(f"/api/explore?{named}&weights=1,1,0,0,0,0&length=31", timeout=900).status == 200
         for turn in range(-EARLY, 2 * turns):  # the first use up what was saved for bursts, and do not count
@@ -103,8 +103,8 @@ def test_a_storm_beside_a_training(tmp_path: Path) -> None:
                 if stormy:
                     time.sleep(1)
                 start, had = time.monotonic(), processor_time(server.process.pid)
-                worker.send(str(steps))
-                seconds = worker.receive(900)["seconds"]
+                training.begin_turn(steps)
+                seconds = training.end_turn(900).seconds
                 had, lasts = processor_time(server.process.pid) - had, time.monotonic() - start
                 if turn >= 0:
                     rates[stormy].append(steps / seconds)

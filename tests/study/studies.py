@@ -1,13 +1,33 @@
 """Synthetic studies with known numbers: what a report is made of, without training anything."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 from math import exp
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from recombine import paper
-from recombine.study.collect import RunRecord, Study
+from recombine.config.schema import (
+    Config,
+    CustomModelConfig,
+    HypertransformerConfig,
+    MeasureConfig,
+    ModelConfig,
+    OptimizerConfig,
+    TaskConfig,
+    TransformerConfig,
+)
+from recombine.measure.scorecard import Scorecard
+from recombine.record.codec import convert
+from recombine.record.reference import References
+from recombine.record.run_state import Identity, Status
+from recombine.record.score import MetricsRow
+from recombine.run.reader import StoredRun
+from recombine.study.collect import Study
+from recombine.support.support import make_support
 
 ALL_PAIRS = ["".join("1" if m in pair else "0" for m in range(6)) for pair in combinations(range(6), 2)]
 FINAL = {  # R² at the end: in distribution, held out, held out when trained on disconnected, control, fresh modules
@@ -38,7 +58,13 @@ def split_of(r2: float, masks: Sequence[str], seed: int) -> dict[str, Any]:
     return {**score(1 - mse / spread), "mse": mse, "masks": rows}
 
 
-def make_row(model: str, support: str, seed: int, step: int, progress: float) -> dict[str, Any]:
+MADE = Identity(
+    recombine="0.1.0", jax="0", jaxlib="0", numpy="0", optax="0", equinox="0", x64=False, platform="cpu", device="one",
+    devices=1, threads=1, xla_flags="",
+)  # fmt: skip
+
+
+def make_row(model: str, support: str, seed: int, step: int, progress: float) -> MetricsRow:
     in_dist, ood, broken, control, modules = FINAL.get(model, (0.9, 0.85, 0.6, 0.2, 0.25))
     trained = paper.SUPPORTS.get(support, paper.SUPPORTS["connected+"])
     grown = 1 - exp(-5 * progress)
@@ -56,11 +82,11 @@ def make_row(model: str, support: str, seed: int, step: int, progress: float) ->
     latent = {"in_dist": value(0.95), "ood": value(0.9)} if model == "hypertransformer" else None
     row["probe"] = {"in_dist": [0.1, value(0.8), value(0.9)], "ood": [0.1, value(0.75), value(0.85)], "latent": latent}
     if model not in FINAL:
-        row["probe"] = None  # an own model without a trace
-    return row
+        row["probe"] = None  # a custom model without a trace
+    return convert(row, MetricsRow)
 
 
-def make_scorecard(model: str, support: str, seed: int, steps: int) -> dict[str, Any]:
+def make_scorecard(model: str, support: str, seed: int, steps: int) -> Scorecard:
     in_dist, ood, *_ = FINAL.get(model, (0.9, 0.85))
     shift = 0.01 * seed
     counts = {str(k): score(ood - 0.05 * abs(k - 2) + shift) for k in range(1, 7)}
@@ -68,7 +94,16 @@ def make_scorecard(model: str, support: str, seed: int, steps: int) -> dict[str,
     card: dict[str, Any] = {"step": steps, "num_parameters": 100_000, "active_modules": counts}
     card["modules"] = card["interventions"] = None
     if model == "hypertransformer":
-        single = [{"module": m, "r2": 0.8 + 0.02 * m - shift, "ceiling": 0.97} for m in range(1, 7)]
+        single = [
+            {
+                "module": m,
+                "mask": f"{1 << (6 - m):06b}",
+                "trained": False,
+                "r2": 0.8 + 0.02 * m - shift,
+                "ceiling": 0.97,
+            }
+            for m in range(1, 7)
+        ]
         pairs = [
             {"mask": mask, "trained": mask in trained, "r2": 0.9 - 0.01 * i - shift, "ceiling": 0.99}
             for i, mask in enumerate(ALL_PAIRS)
@@ -87,12 +122,23 @@ def make_scorecard(model: str, support: str, seed: int, steps: int) -> dict[str,
             }
             points.append({"point": point, "in_dist": values, "ood": {**values, "none": ood}})
         card["interventions"] = {"kind": "subspace", "points": points}
-    return card
+    return convert(card, Scorecard)
+
+
+def model_config(model: str) -> ModelConfig:
+    match model:
+        case "transformer":
+            return TransformerConfig()
+        case "informed":
+            return TransformerConfig(given_latent=True)
+        case "hypertransformer":
+            return HypertransformerConfig()
+    return CustomModelConfig(f"mine:{model}")
 
 
 def make_run(
     model: str, support: str, seed: int, *, steps: int = 5000, snapshots: int = 41, done: float = 1.0, path: str = ""
-) -> RunRecord:
+) -> StoredRun:
     """A run that is measured at equal distances, up to the fraction `done` of its steps."""
     marks = [round(i * steps / (snapshots - 1)) for i in range(snapshots)]
     rows = tuple(make_row(model, support, seed, step, step / steps) for step in marks if step <= done * steps)
@@ -102,28 +148,22 @@ def make_run(
         | {"active_modules": {str(k): score(r2 - 0.02 * k) for k in range(1, 7)}}
         for name, r2 in REFERENCES.items()
     }
-    config = {
-        "task": {"input_dim": 16, "hidden_dim": 16, "episode_length": 32, "support": support},
-        "model": {"kind": model},
-        "optimizer": {"num_steps": steps},
-        "measure": {"episodes": 16000, "snapshots": snapshots - 1},
-        "seed": seed,
-    }
-    return RunRecord(
-        path=Path(path or f"runs/{model}-{support}-{seed}"),
-        model=model,
-        support=support,
+    masks = paper.SUPPORTS.get(support, paper.SUPPORTS["connected+"])
+    config = Config(
+        task=TaskConfig(make_support(support, masks)),
+        model=model_config(model),
+        optimizer=OptimizerConfig(num_steps=steps),
+        measure=MeasureConfig(snapshots=snapshots - 1),
         seed=seed,
+    )
+    return StoredRun(
+        path=Path(path or f"runs/{model}-{support}-{seed}"),
         config=config,
         rows=rows,
-        status={
-            "state": "done" if finished else "running",
-            "step": rows[-1]["step"] if rows else 0,
-            "num_steps": steps,
-        },
+        status=Status("done" if finished else "running", rows[-1].step if rows else 0, steps),
         scorecard=make_scorecard(model, support, seed, steps) if finished else None,
-        references=references if rows else None,
-        made={"threads": 1, "devices": 1},
+        references=convert(references, References) if rows else None,
+        made=MADE,
     )
 
 
@@ -143,8 +183,8 @@ def half_study() -> Study:
     )
 
 
-def own_study() -> Study:
-    """An own model beside the paper's, two seeds."""
+def custom_study() -> Study:
+    """A custom model beside the paper's, two seeds."""
     return Study(tuple(make_run(m, "connected+", i) for m in ("transformer", "Bottleneck") for i in range(2)))
 
 
@@ -156,7 +196,24 @@ def hostile_study() -> Study:
     return Study(
         tuple(
             make_run(model, f"s{HOSTILE}", i, path=f"runs/{HOSTILE[:9]}-{i}")
-            for model in (f"m{HOSTILE}",)
+            for model in ("Bottleneck",)
             for i in (0, 1)
         )
     )
+
+
+def with_score(row: MetricsRow, split: str, **changes: float) -> MetricsRow:
+    """The row, with a split's score changed."""
+    score = row.split(split)
+    assert score is not None
+    return msgspec.structs.replace(row, **{split: msgspec.structs.replace(score, **changes)})
+
+
+def with_reference(run: StoredRun, name: str, split: str, r2: float) -> StoredRun:
+    """The run, with a reference's R² on a split changed."""
+    assert run.references is not None
+    known = run.references[name]
+    score = known.split(split)
+    assert score is not None
+    changed = msgspec.structs.replace(known, **{split: msgspec.structs.replace(score, r2=r2)})
+    return replace(run, references=run.references | {name: changed})

@@ -27,8 +27,8 @@ def test_finds_runs_below(runs: Path) -> None:
         ("transformer", "connected+", 0, True),
         ("transformer", "connected+", 1, False),
     ]
-    assert [row["step"] for row in study.runs[1].rows] == [0, 4]
-    assert {"100100", "010010", "001001"} >= set(study.runs[0].rows[-1]["ood"]["masks"]) > set()
+    assert [row.step for row in study.runs[1].rows] == [0, 4]
+    assert {"100100", "010010", "001001"} >= set(study.runs[0].rows[-1].ood.masks) > set()
     assert collect([runs / "a"]).runs[0] == collect([runs / "a", runs / "a"]).runs[0]
 
 
@@ -36,7 +36,7 @@ def test_a_row_that_is_being_written_is_left_out(runs: Path, tmp_path: Path) -> 
     shutil.copytree(runs / "a", tmp_path / "a")
     with (tmp_path / "a" / "metrics.jsonl").open("a") as file:
         file.write('{"step": 16, "lo')
-    assert [row["step"] for row in collect([tmp_path]).runs[0].rows] == [0, 4, 8, 12]
+    assert [row.step for row in collect([tmp_path]).runs[0].rows] == [0, 4, 8, 12]
 
 
 def test_damage_is_one_clear_line(runs: Path, tmp_path: Path) -> None:

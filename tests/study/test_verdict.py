@@ -2,11 +2,13 @@
 
 import dataclasses
 
+import msgspec
 import pytest
 from scipy import stats
 
-from recombine import paper
-from recombine.paper import Statistic
+from recombine.claims import CLAIMS, Statistic
+from recombine.config.schema import OptimizerConfig
+from recombine.run.reader import StoredRun
 from recombine.study.collect import Study
 from recombine.study.verdict import STATISTICS, effects, judge, judge_part
 from tests.study.studies import whole_study
@@ -46,14 +48,13 @@ def test_the_interval_is_students() -> None:
     assert (part.mean, part.low, part.high) == pytest.approx((0.45, low, high))
 
 
-def final(study: Study, model: str, support: str, seed: int) -> dict:
-    run = next(r for r in study.runs if (r.model, r.support, r.seed) == (model, support, seed))
-    return run.rows[-1] | {"references": run.references}
+def final(study: Study, model: str, support: str, seed: int) -> StoredRun:
+    return next(r for r in study.runs if (r.model, r.support, r.seed) == (model, support, seed))
 
 
-def between(row: dict, split: str) -> float:
-    ridge, oracle = (row["references"][name][split]["r2"] for name in ("ridge", "oracle"))
-    return (row[split]["r2"] - ridge) / (oracle - ridge)
+def between(run: StoredRun, split: str) -> float:
+    ridge, oracle = (getattr(run.references[name], split).r2 for name in ("ridge", "oracle"))
+    return (getattr(run.rows[-1], split).r2 - ridge) / (oracle - ridge)
 
 
 def test_every_statistic_by_hand() -> None:
@@ -62,13 +63,13 @@ def test_every_statistic_by_hand() -> None:
     for seed in range(3):
         t, h = (final(study, model, "connected+", seed) for model in ("transformer", "hypertransformer"))
         expected["transformer_in_dist"].append(between(t, "in_dist"))
-        expected["loss_ratio"].append(t["in_dist"]["mse"] / h["in_dist"]["mse"])
+        expected["loss_ratio"].append(t.rows[-1].in_dist.mse / h.rows[-1].in_dist.mse)
         expected["transformer_drop"].append(between(t, "in_dist") - between(t, "ood"))
         expected["hypertransformer_ood"].append(between(h, "ood"))
         expected["ood_gap"].append(between(h, "ood") - between(t, "ood"))
-        for row, name in ((t, "transformer"), (h, "hypertransformer")):
-            expected[f"{name}_probe"].append(row["probe"]["ood"][-1])
-            expected[f"{name}_control"].append(row["control"]["r2"])
+        for run, name in ((t, "transformer"), (h, "hypertransformer")):
+            expected[f"{name}_probe"].append(run.rows[-1].probe.ood[-1])
+            expected[f"{name}_control"].append(run.rows[-1].control.r2)
             on = {s: between(final(study, name, s, seed), "ood") for s in ("connected", "disconnected")}
             difference = on["connected"] - on["disconnected"]
             expected[f"{name}_support"].append(difference)
@@ -115,10 +116,12 @@ def test_what_is_missing_is_named() -> None:
 
 def test_runs_that_only_show_that_everything_runs_judge_nothing() -> None:
     study = whole_study(seeds=3)
-    steps = {"num_steps": 40}
+    optimizer = OptimizerConfig(num_steps=40)
     short = [
         dataclasses.replace(
-            run, config=run.config | {"optimizer": steps}, rows=(*run.rows[:-1], run.rows[-1] | {"step": 40})
+            run,
+            config=dataclasses.replace(run.config, optimizer=optimizer),
+            rows=(*run.rows[:-1], msgspec.structs.replace(run.rows[-1], step=40)),
         )
         for run in study.runs
     ]

@@ -8,7 +8,8 @@ import pytest
 
 from recombine.cli.main import main
 from recombine.study.verdict import judge
-from recombine.terminal.markdown import plain, score_tables, study_markdown, table, with_interval
+from recombine.study.wording import with_band
+from recombine.terminal.markdown import escaped, score_tables, study_markdown, table
 from tests.study.studies import hostile_study, whole_study
 
 
@@ -28,7 +29,7 @@ def test_the_scores_are_those_of_the_runs() -> None:
             runs = [run for run in study.runs if (run.model, run.support) == (name, support)]
             if runs:
                 for split, cell in zip(("in_dist", "ood", "control", "control_modules"), row[1:], strict=False):
-                    mean = fmean(run.rows[-1][split]["r2"] for run in runs)
+                    mean = fmean(run.rows[-1].r2(split) for run in runs)
                     assert float(cell.split()[0].replace("−", "-")) == pytest.approx(mean, abs=5.1e-4)
                 assert row[-1] == f"{runs[0].num_steps:,} × {len(runs)}"
 
@@ -54,11 +55,11 @@ def test_no_name_breaks_a_table() -> None:
 
 def test_cells() -> None:
     assert table(("a", "b"), [("x", "1")]) == "| a | b |\n| --- | --: |\n| x | 1 |"
-    assert plain("a|b\n<i>_") == "a\\|b�\\<i\\>\\_"
-    assert with_interval([]) == "–"
-    assert with_interval([0.5]) == "0.500"
-    assert with_interval([1.0, 1.0, 1.0]) == "1.000"
-    assert with_interval([-0.25, 0.75]) == "0.250 [−0.250, 0.750]"
+    assert escaped("a|b\n<i>_") == "a\\|b�\\<i\\>\\_"
+    assert with_band([]) == "–"
+    assert with_band([0.5]) == "0.500"
+    assert with_band([1.0, 1.0, 1.0]) == "1.000"
+    assert with_band([-0.25, 0.75]) == "0.250 [−0.250, 0.750]"
 
 
 def test_one_form_at_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,9 +5,21 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from recombine.jobs.job import Job, JobEvent, News, NewsKind
+from recombine.record.score import MetricsRow, SplitScore
 from recombine.terminal import jobs
 from recombine.terminal.jobs import JobsDisplay
 from recombine.terminal.rate import Rate, duration
+
+
+def row(step: int, ood: float) -> MetricsRow:
+    scores = {split: SplitScore(r2, 1 - r2, None, 0.1) for split, r2 in (("in_dist", 0.75), ("ood", ood))}
+    control = SplitScore(0.0, 1.0, None, 0.1)
+    return MetricsRow(step=step, loss=None, control=control, control_modules=control, probe=None, **scores)
+
+
+def news(name: str, kind: NewsKind, **more) -> JobEvent:
+    return JobEvent(Job(name=name, kind="train", parts=()), News(kind=kind, **more))
 
 
 def test_compiling_does_not_count() -> None:
@@ -37,17 +49,17 @@ def test_many_jobs_as_plain_lines(capsys: pytest.CaptureFixture[str], monkeypatc
     now = [0.0]
     monkeypatch.setattr(jobs.time, "monotonic", lambda: now[0])
     with JobsDisplay({"references": None, "a": 1000, "b": 1000, "c": 1000}, workers=2) as display:
-        display.update("references", "started", {})
-        display.update("references", "done", {})
+        display.update(news("references", "started"))
+        display.update(news("references", "done"))
         for name in ("a", "b"):
-            display.update(name, "started", {})
-            display.update(name, "progress", {"step": 0, "loss": None, "row": {}})
+            display.update(news(name, "started"))
+            display.update(news(name, "progress", step=0))
         for now[0], step in ((30.0, 1), (31.0, 11), (41.0, 111)):
             for name in ("a", "b"):
-                display.update(name, "progress", {"step": step, "loss": 0.25, "row": {"ood": {"r2": 0.5}}})
+                display.update(news(name, "progress", step=step, loss=0.25, row=row(0, ood=0.5)))
     lines = capsys.readouterr().err.splitlines()
     assert "references: done" in lines
-    assert "a: 111/1,000 · loss 0.2500 · R² ood 0.500 · 10.0 steps/s · ETA 89 s" in lines
+    assert "a: 111/1,000 · loss 0.2500 · R² in_dist 0.750 · R² ood 0.500 · 10.0 steps/s · ETA 89 s" in lines
     # b's last report has not come yet: 889 + 989 + 1,000 steps are left, at 20 a second
     assert lines[-1] == "1 of 4 jobs done, 2 running, 1 waiting · 20 steps/s · ETA 2 min"
 
@@ -56,11 +68,11 @@ def test_failures_and_the_best_so_far(capsys: pytest.CaptureFixture[str], monkey
     monkeypatch.setattr(jobs, "SECONDS_BETWEEN_LINES", 0.0)
     with JobsDisplay(dict.fromkeys("abcd", 10), workers=1) as display:
         for name, r2 in (("a", 0.5), ("b", 0.7), ("c", 0.6)):
-            display.update(name, "started", {})
-            display.update(name, "progress", {"step": 10, "loss": 0.1, "row": {"step": 10, "ood": {"r2": r2}}})
-            display.update(name, "done", {})
-        display.update("d", "started", {})
-        display.update("d", "failed", {"error": "no space left"})
+            display.update(news(name, "started"))
+            display.update(news(name, "progress", step=10, loss=0.1, row=row(10, ood=r2)))
+            display.update(news(name, "done"))
+        display.update(news("d", "started"))
+        display.update(news("d", "failed", error="no space left"))
     assert "d: failed: no space left" in capsys.readouterr().err
     assert display._overall() == "3 of 4 jobs done, 0 running, 0 waiting · 1 failed · best R² ood 0.700 (b)"
 
@@ -72,8 +84,8 @@ def test_on_a_narrow_terminal_nothing_is_cut() -> None:
     display.console = Console(file=StringIO(), force_terminal=True, width=60, height=40, color_system=None)
     with display:
         for name in names:
-            display.update(name, "started", {})
-            display.update(name, "progress", {"step": 5, "loss": 0.125, "row": {"in_dist": {"r2": 0.75}}})
+            display.update(news(name, "started"))
+            display.update(news(name, "progress", step=5, loss=0.125, row=row(5, ood=0.5)))
         assert display.bar
         display.bar.refresh()
     shown = "".join(display.console.file.getvalue().split())  # a name is folded, not cut

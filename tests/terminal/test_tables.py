@@ -1,23 +1,17 @@
-from dataclasses import replace
-
 import pytest
 
 from recombine.study.collect import Study
-from recombine.study.summary import final_scores
+from recombine.study.summary import FinalScores, ScoreTable, final_scores
 from recombine.support.parse import parse_support
 from recombine.support.support import make_support
 from recombine.terminal.tables import print_scores, print_support
-from tests.study.studies import make_run
+from tests.study.studies import make_run, with_reference
 
 
 def test_scores_have_a_row_each_and_a_column_per_split(capsys: pytest.CaptureFixture[str]) -> None:
-    row = {split: {"r2": r2} for split, r2 in (("in_dist", 0.91234), ("ood", -0.5))}
-    model = row | {"probe": {"ood": [0.1, 0.75]}}
-    print_scores(
-        "A title that is rather long, and longer than the table below it is wide",
-        {"transformer": model},
-        {"ridge": row},
-    )
+    r2 = {"in_dist": 0.91234, "ood": -0.5}
+    title = "A title that is rather long, and longer than the table below it is wide"
+    print_scores(ScoreTable(title, {"transformer": FinalScores(r2, 0.75)}, {"ridge": FinalScores(r2)}))
     lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
     assert lines[0][:2] == ["A", "title"]
     assert ["R²", "in_dist", "ood", "probe"] in lines
@@ -33,9 +27,9 @@ def test_a_long_support_is_cut_and_says_so(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_names_are_not_markup(capsys: pytest.CaptureFixture[str]) -> None:
-    score = {"in_dist": {"r2": 0.5}}
+    score = FinalScores({"in_dist": 0.5})
     print_support(make_support("[/bold] [red]mine", ["11"]))
-    print_scores("[/bold] trained on [red]mine", {"[/bold]": score}, {"[x]": score})
+    print_scores(ScoreTable("[/bold] trained on [red]mine", {"[/bold]": score}, {"[x]": score}))
     text = capsys.readouterr().out
     assert "[/bold] [red]mine  2 modules" in text
     assert "trained on [red]mine" in text
@@ -47,6 +41,6 @@ def test_references_count_once_for_a_seed() -> None:
     runs = [make_run("transformer", "connected+", 0), make_run("hypertransformer", "connected+", 0)]
     runs.append(make_run("transformer", "connected+", 1))
     ridge = [0.5, 0.5, 0.8]
-    shown = [replace(run, references={"ridge": {"ood": {"r2": r2}}}) for run, r2 in zip(runs, ridge, strict=True)]
-    ((_, _, references),) = final_scores(Study(tuple(shown)))
-    assert references["ridge"]["ood"]["r2"] == pytest.approx(0.65)
+    shown = [with_reference(run, "ridge", "ood", r2) for run, r2 in zip(runs, ridge, strict=True)]
+    (table,) = final_scores(Study(tuple(shown)))
+    assert table.references["ridge"].r2["ood"] == pytest.approx(0.65)

@@ -11,8 +11,8 @@ from recombine.config.schema import Config, ModelKind
 from recombine.config.toml import override
 from recombine.task.episode import sample_episodes
 from recombine.task.sample import mask_rows
-from recombine.train.flops import forward_flops, step_flops
 from recombine.task.teacher import config_teacher
+from recombine.train.flops import forward_flops, step_flops
 from recombine.train.step import init_state, query_loss
 
 pytestmark = pytest.mark.slow

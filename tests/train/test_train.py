@@ -13,8 +13,8 @@ import recombine.train.step as step_module
 from recombine.config.preset import preset_config
 from recombine.config.toml import override
 from recombine.task.sample import sample_split
-from recombine.train.loop import NonFiniteLoss, many_steps, train
 from recombine.task.teacher import config_teacher
+from recombine.train.loop import NonFiniteLoss, many_steps, train
 from recombine.train.step import compiled_part, config_tasks, init_state, query_loss, train_step
 
 # The losses of steps 0 to 2 of the `smoke` preset, seed 0. They change only when the data, the models, their

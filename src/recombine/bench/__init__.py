@@ -1,1 +1,1 @@
-"""Throughput and memory of a training step, beside the peers'."""
+"""The benchmark: speed and memory of a training step, ours and the peers'."""

@@ -1,50 +1,32 @@
-"""The machine's own limit: how fast NumPy and JAX multiply matrices of float32.
+"""The limits of the machine: how fast NumPy and JAX multiply float32 matrices.
 
-Contenders like the others; their steps are products, whose results are at hand when a call returns.
+Each limit takes part in the race like a contender. Its steps are matrix products, which are complete when a call
+returns.
 """
-
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from recombine.bench.peer.job import Stepper
+from recombine.bench.setting import MatmulSetting, Stepper
 
-__all__ = ["NUMPY_SIZE", "REQUIRES", "Job", "make_stepper"]
+__all__ = ["NUMPY_SIZE", "REQUIRES", "make_stepper"]
 
 REQUIRES: tuple[str, ...] = ("numpy",)
 
 NUMPY_SIZE = 2048
 
 
-@dataclass(frozen=True)
-class Job:
-    """X (rows × inner) times V (inner × columns), times Vᵀ, `products` times over, makes a step."""
-
-    library: Literal["numpy", "jax"]
-    rows: int
-    inner: int
-    columns: int
-    products: int  # of the two each
-
-    @property
-    def flops(self) -> int:
-        """Of one step."""
-        return self.products * 4 * self.rows * self.inner * self.columns
-
-
-def make_stepper(job: Job) -> Stepper:
+def make_stepper(setting: MatmulSetting) -> Stepper:
     random = np.random.default_rng(0)
-    X = random.standard_normal((job.rows, job.inner), np.float32)
-    # Rows at right angles and of length 1, so that V Vᵀ = 1: however often it is applied, the numbers stay as they are.
-    V = np.linalg.qr(random.standard_normal((job.columns, job.inner)))[0].T.astype(np.float32)
+    X = random.standard_normal((setting.rows, setting.inner), np.float32)
+    # The rows of V are orthonormal, so that V Vᵀ = 1: however often it is applied, the numbers stay as they are.
+    V = np.linalg.qr(random.standard_normal((setting.columns, setting.inner)))[0].T.astype(np.float32)
     V, V_transposed = np.ascontiguousarray(V), np.ascontiguousarray(V.T)
-    if job.library == "jax":
-        return _jax_stepper(job, X, V, V_transposed)
-    wide, narrow = np.empty((job.rows, job.columns), np.float32), X.copy()
+    if setting.library == "jax":
+        return _jax_stepper(setting, X, V, V_transposed)
+    wide, narrow = np.empty((setting.rows, setting.columns), np.float32), X.copy()
 
     def run(num_steps: int) -> float:
-        for _ in range(num_steps * job.products):
+        for _ in range(num_steps * setting.products):
             np.matmul(narrow, V, out=wide)
             np.matmul(wide, V_transposed, out=narrow)
         return float(narrow[0, 0])
@@ -52,7 +34,7 @@ def make_stepper(job: Job) -> Stepper:
     return run
 
 
-def _jax_stepper(job: Job, X: np.ndarray, V: np.ndarray, V_transposed: np.ndarray) -> Stepper:
+def _jax_stepper(setting: MatmulSetting, X: np.ndarray, V: np.ndarray, V_transposed: np.ndarray) -> Stepper:
     import jax
     import jax.numpy as jnp
 
@@ -63,6 +45,6 @@ def _jax_stepper(job: Job, X: np.ndarray, V: np.ndarray, V_transposed: np.ndarra
     arrays = tuple(map(jnp.asarray, (X, V, V_transposed)))
 
     def run(num_steps: int) -> float:
-        return float(multiply(*arrays, jnp.asarray(num_steps * job.products))[0, 0])
+        return float(multiply(*arrays, jnp.asarray(num_steps * setting.products))[0, 0])
 
     return run

@@ -1,12 +1,12 @@
-"""How the cost of a step of the fast path grows: with N, with d and with the layers."""
+"""Scaling: how the cost of a step of the fast path grows with the sizes."""
 
 from collections.abc import Mapping, Sequence
 from math import log
 from statistics import linear_regression, median
-from typing import Any
 
 from recombine.bench.contender import enter
 from recombine.bench.race import Report, race
+from recombine.bench.result import Point, Scaling, Sweep
 from recombine.config.schema import Config
 from recombine.config.toml import override
 
@@ -28,32 +28,30 @@ def measure_scaling(
     repeats: int,
     report: Report,
     sweeps: Mapping[str, Sequence[int]] = SWEEPS,
-) -> dict[str, Any]:
+) -> Scaling:
     """For each field, the seconds of a step at each of its values, and the exponent fitted to them."""
-    return {
-        "model": config.model.kind,
-        "sweeps": [_sweep(config, field, values, threads, steps, repeats, report) for field, values in sweeps.items()],
-    }
+    swept = [_sweep(config, field, values, threads, steps, repeats, report) for field, values in sweeps.items()]
+    return Scaling(config.model.kind, tuple(swept))
 
 
 def _sweep(
     config: Config, field: str, values: Sequence[int], threads: int, steps: int, repeats: int, report: Report
-) -> dict[str, Any]:
-    """The points take turns, like contenders."""
+) -> Sweep:
+    """The values take turns, like contenders."""
     section, name = field.split(".")
     names = {value: f"{name}={value}" for value in values}
     entries = [enter("fast", override(config, {section: {name: value}}), threads, names[value]) for value in values]
     results = race(entries, steps, repeats, report)
-    points, failures = [], {}
+    points: list[Point] = []
+    failures: dict[int, str] = {}
     for value in values:
         result = results[names[value]]
-        if result.finished:
-            seconds = median(turn["seconds"] / turn["steps"] for (turn,) in result.rounds)
-            points.append({"value": value, "seconds": seconds})
+        if result.out is None:
+            points.append(Point(value, median(turn.seconds / turn.steps for (turn,) in result.rounds)))
         else:
-            failures[value] = result.failed or result.missing
-    exponent = fitted_exponent([(point["value"], point["seconds"]) for point in points])
-    return {"field": field, "points": points, "failures": failures, "exponent": exponent}
+            failures[value] = result.out.reason
+    exponent = fitted_exponent([(point.value, point.seconds) for point in points])
+    return Sweep(field, tuple(points), failures, exponent)
 
 
 def fitted_exponent(points: Sequence[tuple[float, float]]) -> float | None:

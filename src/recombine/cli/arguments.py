@@ -1,4 +1,4 @@
-"""Arguments that several commands have in common, as their help shows them; among them, where jobs are executed."""
+"""Arguments that several commands share, with their help; among them, where jobs are executed."""
 
 from dataclasses import dataclass
 from pathlib import Path

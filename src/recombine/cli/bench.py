@@ -1,11 +1,11 @@
-"""`recombine bench`: the speed of training, beside the peers'."""
+"""`recombine bench`: the speed of our training beside that of the peers."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
+from recombine.bench.result import Benchmark, ColdStart, Comparison, Scaling
 from recombine.checks import check_choice, check_size
 from recombine.cli.arguments import OptionalInt, OptionalPath
 from recombine.config.preset import Preset, preset_config
@@ -13,7 +13,7 @@ from recombine.config.schema import MODEL_CONFIGS, Config, ModelKind
 from recombine.config.toml import override
 from recombine.errors import InputError
 from recombine.files import check_output, replacing
-from recombine.record.codec import plain
+from recombine.record.codec import encode, plain
 from recombine.terminal.output import note, print_json
 
 if TYPE_CHECKING:
@@ -26,23 +26,23 @@ MOST_STEPS = 1024  # in one dispatch of the training loop
 
 @dataclass(frozen=True)
 class Bench:
-    """Measure training: episodes per second and memory of a whole step, ours and the peers' taking turns."""
+    """Measure training: episodes per second and memory of a whole step. Our contenders and the peers take turns."""
 
     model: Literal["transformer", "hypertransformer", "both"] = "both"
-    """Which of the two models."""
+    """The model to train: one of the two, or both."""
     preset: Preset = "paper"
-    """paper: Table 3's settings. The smaller ones only show that it runs."""
+    """paper: Table 3's settings. The smaller presets only show that the benchmark runs."""
     lengths: tuple[int, ...] = (32, 64, 128)
     """Episode lengths N to compare at. None (--lengths with nothing after it): no comparison."""
     contenders: tuple[str, ...] = ()
-    """plain, fast, fast_sharded, fast_single, fast_pair, and the peers flax_linen, torch_eager, torch_compiled, gpt2;
-    all where none is given. A peer that is not installed is named as missing."""
+    """plain, fast, fast_sharded, fast_single, fast_pair, and the peers flax_linen, torch_eager, torch_compiled, gpt2.
+    Default: all of them. A peer that is not installed is reported as missing."""
     steps: int = 10
     """Steps in a turn."""
     repeats: int = 5
     """Turns of each contender."""
     threads: OptionalInt = None
-    """Threads of each contender in all; all cores where it is not given."""
+    """Threads of each contender in all. Default: the number of cores."""
     scaling: bool = False
     """Also measure how the cost of the fast path grows with N, with d and with the layers."""
     figure: OptionalPath = None
@@ -59,34 +59,36 @@ class Bench:
         from recombine.run.machine import identity, prepare, this_start
 
         prepare(threads)
-        results: dict[str, Any] = {
-            "preset": self.preset,
-            "steps": self.steps,
-            "repeats": self.repeats,
-            "threads": threads,
-            "comparisons": self._compare(contenders, threads),
-            "scaling": self._scaling(threads) if self.scaling else None,
-            "cold_starts": self._cold_starts(threads) if self.cold_start else None,
-        }
-        # Only now: it starts JAX, whose threads need not be there before.
-        results["environment"] = plain(this_start(0, identity()))
+        comparisons = self._compare(contenders, threads)
+        scaling = self._scaling(threads) if self.scaling else None
+        cold_starts = self._cold_starts(threads) if self.cold_start else None
+        result = Benchmark(
+            preset=self.preset,
+            steps=self.steps,
+            repeats=self.repeats,
+            threads=threads,
+            comparisons=comparisons,
+            scaling=scaling,
+            cold_starts=cold_starts,
+            environment=this_start(0, identity()),  # last: it starts JAX, whose threads would disturb the race
+        )
         if self.out is not None:
             with replacing("out", self.out) as temporary:
-                temporary.write_text(json.dumps(results, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+                temporary.write_text(encode(result, indent=2) + "\n", encoding="utf-8")
             note(f"written to {self.out}")
-        if self.figure is not None:
+        if self.figure is not None and scaling is not None:
             from recombine.figure.bench import draw_scaling
             from recombine.figure.save import save_figure
 
-            save_figure(draw_scaling(results["scaling"]), self.figure)
+            save_figure(draw_scaling(scaling), self.figure)
             note(f"drawn to {self.figure}")
         if self.json:
-            print_json(results)
+            print_json(plain(result))
         else:
-            _print(results)
+            _print(result)
 
     def _check(self) -> tuple[tuple[str, ...], int]:
-        """The contenders and the number of threads, once everything has been found good."""
+        """Refuse bad options; then return the contenders and the number of threads."""
         from recombine.bench.contender import CONTENDERS
         from recombine.run.machine import available_cores
 
@@ -111,7 +113,7 @@ class Bench:
     def _configs(self) -> dict[ModelKind, Config]:
         return {kind: preset_config(self.preset, kind) for kind in MODEL_CONFIGS if self.model in (kind, "both")}
 
-    def _compare(self, contenders: tuple[str, ...], threads: int) -> list[dict[str, Any]]:
+    def _compare(self, contenders: tuple[str, ...], threads: int) -> tuple[Comparison, ...]:
         from recombine.bench.compare import compare
         from recombine.bench.contender import LIMITS
 
@@ -122,30 +124,30 @@ class Bench:
                 with _reporting(f"{kind}, N = {length}", num_reports) as report:
                     entered = override(config, {"task": {"episode_length": length}})
                     found.append(compare(entered, contenders, threads, self.steps, self.repeats, report))
-        return found
+        return tuple(found)
 
-    def _scaling(self, threads: int) -> list[dict[str, Any]]:
+    def _scaling(self, threads: int) -> tuple[Scaling, ...]:
         from recombine.bench.scaling import measure_scaling, num_points
 
         found = []
         for kind, config in self._configs().items():
             with _reporting(f"scaling, {kind}", num_points() * (1 + self.repeats)) as report:
                 found.append(measure_scaling(config, threads, self.steps, self.repeats, report))
-        return found
+        return tuple(found)
 
-    def _cold_starts(self, threads: int) -> list[dict[str, Any]]:
+    def _cold_starts(self, threads: int) -> tuple[ColdStart, ...]:
         from recombine.bench.cold_start import CACHES, measure_cold_start
 
         found = []
         for kind, config in self._configs().items():
             with _reporting(f"cold start, {kind}", len(CACHES) * self.repeats) as report:
                 found.append(measure_cold_start(config, threads, self.repeats, report))
-        return found
+        return tuple(found)
 
 
 @contextmanager
 def _reporting(name: str, total: int) -> "Iterator[Report]":
-    """Progress on stderr; what it yields is called once for each thing done."""
+    """Show progress on stderr. The function that it yields counts one turn per call."""
     from recombine.terminal.progress import ProgressDisplay
 
     with ProgressDisplay(name, total, unit="turns") as display:
@@ -159,12 +161,12 @@ def _reporting(name: str, total: int) -> "Iterator[Report]":
         yield report
 
 
-def _print(results: dict[str, Any]) -> None:
+def _print(result: Benchmark) -> None:
     from recombine.terminal.bench_tables import print_cold_starts, print_comparison, print_scaling
 
-    for comparison in results["comparisons"]:
+    for comparison in result.comparisons:
         print_comparison(comparison)
-    if results["scaling"] is not None:
-        print_scaling(results["scaling"])
-    if results["cold_starts"] is not None:
-        print_cold_starts(results["cold_starts"])
+    if result.scaling is not None:
+        print_scaling(result.scaling)
+    if result.cold_starts is not None:
+        print_cold_starts(result.cold_starts)

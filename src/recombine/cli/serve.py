@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from uvicorn import Config, Server
 
 RUNS = Path("runs")
-NICENESS = 5  # training goes before; and there is an allowance, see `recombine.serve.budget`
+NICENESS = 5  # training goes first; the server also has a budget, see `recombine.serve.budget`
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class Serve:
     """A page of the runs in a directory: watch them train, compare them, and play with trained models."""
 
     directory: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[DIRECTORY]")] = None
-    """Where runs are, directly or some levels below; without one, in runs."""
+    """Where runs are, directly, some levels below, or in archives; without one, in runs."""
     demo: bool = False
     """The trained models that come with Recombine, instead of a directory's."""
     model: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
-    """package.module:Class: a model of your own that runs are of."""
+    """package.module:Class, for runs of a custom model."""
     port: int = 8642
     """On this machine only; 0 for any that is free. From elsewhere: ssh -L 8642:localhost:8642 HOST."""
     share: float = 0.01
@@ -52,7 +52,7 @@ class Serve:
         check_number("share", self.share, above=0.0, most=1.0)
         from recombine.run.machine import prepare
 
-        prepare(1)  # before a model of one's own starts JAX
+        prepare(1)  # before a custom model starts JAX
         if self.model:
             from recombine.model.custom import import_model
 
@@ -78,23 +78,23 @@ class Serve:
                 limit_concurrency=500,
                 timeout_graceful_shutdown=1,
             )
-            if self.open:  # beside the server: a browser in a terminal ends when it is left
+            if self.open:  # in a thread: a browser in a terminal returns only when it is closed
                 page = f"{address}/#explore" if self.demo else address
                 threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()
-            with suppress(KeyboardInterrupt):  # uvicorn has left in order, and hands it on
+            with suppress(KeyboardInterrupt):  # uvicorn has shut down in order, and raises it again
                 _server(config).run(sockets=[listening])
 
 
 def _server(config: "Config") -> "Server":
-    """One that leaves without a word: of pages that are open when it is told to, nobody has to be told."""
+    """A server that prints nothing when it is told to end while pages are still open."""
     from uvicorn import Server
 
-    class Leaving(Server):
+    class QuietServer(Server):
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)
             super().handle_exit(sig, frame)
 
-    return Leaving(config)
+    return QuietServer(config)
 
 
 def demo_directory() -> Path:
@@ -105,11 +105,12 @@ def demo_directory() -> Path:
 
 
 def _bound(port: int) -> socket.socket:
+    """A socket that listens on this machine only."""
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind(("127.0.0.1", port))
-        listening.listen(128)  # whoever comes before the server is ready waits
+        listening.listen(128)  # a client that connects before the server is ready waits
     except OSError as error:
         listening.close()
         raise InputError("port", port, f"cannot be used ({error.strerror}); --port 0 takes any that is free") from error

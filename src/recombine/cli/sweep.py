@@ -15,6 +15,7 @@ from recombine.config.preset import Preset
 from recombine.config.schema import SHIPPED
 from recombine.errors import Failed, InputError
 from recombine.jobs.grid import NAMED, read_grid, sweep_runs
+from recombine.record.codec import plain
 from recombine.terminal.output import note, print_json, print_line
 
 if TYPE_CHECKING:
@@ -162,11 +163,11 @@ class Results:
             self._query(self.sql)
             return
         from recombine.study.sweep_results import sweep_results
-        from recombine.terminal.sweep_tables import print_results, results_as_dict
+        from recombine.terminal.sweep_tables import print_results, summary_of
 
         results = sweep_results(self.directory)
         if self.json:
-            print_json(results_as_dict(results, self.top))
+            print_json(plain(summary_of(results, self.top)))
             return
         print_results(results, self.top)
         if results.ranked:
@@ -189,14 +190,14 @@ class Results:
         except duckdb.Error as error:
             raise InputError("sql", sql, " ".join(str(error).split())) from error
         if self.json:
-            print_json([dict(zip(names, map(plain, row), strict=True)) for row in rows])
+            print_json([dict(zip(names, map(_as_json, row), strict=True)) for row in rows])
             return
         from recombine.terminal.sweep_tables import print_rows
 
         print_rows(names, rows)
 
 
-def plain(value: object) -> object:
+def _as_json(value: object) -> object:
     """A value of a table as JSON has it."""
     if isinstance(value, float):
         return value if isfinite(value) else None

@@ -1,9 +1,9 @@
 """Presets: the paper's settings, and smaller ones."""
 
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from recombine.config.schema import MODEL_CONFIGS, Config
-from recombine.config.toml import default_model, override
+from recombine.config.toml import Tables, default_model, override
 from recombine.errors import InputError
 
 Preset = Literal["smoke", "quick", "paper"]
@@ -20,7 +20,7 @@ def preset_config(preset: Preset, kind: str) -> Config:
     return override(Config(model=default_model(kind)), changes)
 
 
-def _changes(preset: Preset, kind: str) -> dict[str, Any]:
+def _changes(preset: Preset, kind: str) -> Tables:
     match preset:
         case "paper":
             return {}

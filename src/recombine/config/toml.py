@@ -76,7 +76,7 @@ def parse_toml(text: str, source: str) -> Tables:
 
 def parse_changes(changes: Sequence[str]) -> Tables:
     """('model.num_layers=3', 'task.support="connected"') as nested tables. A bare word is a string."""
-    data: dict[str, Any] = {}
+    data: Tables = {}
     for change in changes:
         name, equals, value = change.partition("=")
         if not equals or not all(part.isidentifier() for part in name.strip().split(".")):

@@ -1,12 +1,12 @@
-"""Figures of the benchmark: how the cost of a training step grows."""
+"""The figure of the benchmark: how the cost of a training step grows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import exp, log
 from statistics import fmean
-from typing import Any
 
 import altair as alt
 
+from recombine.bench.result import Point, Scaling, Sweep
 from recombine.figure.theme import BLUE, FONT, INK, ORANGE, PAPER
 
 TITLES = {
@@ -16,11 +16,9 @@ TITLES = {
 }
 
 
-def draw_scaling(scaling: Sequence[Mapping[str, Any]]) -> alt.HConcatChart:
-    """A panel per quantity, a line per model: measured points, and the power law fitted to them."""
-    models = [entry["model"] for entry in scaling]
-    fields = [sweep["field"] for sweep in scaling[0]["sweeps"]]
-    panels = [_panel(scaling, field, models) for field in fields]
+def draw_scaling(scaling: Sequence[Scaling]) -> alt.HConcatChart:
+    """One panel per field, and in it for each model the measured points and the power law fitted to them."""
+    panels = [_panel(scaling, sweep.field) for sweep in scaling[0].sweeps]
     return (
         alt.hconcat(*panels, spacing=30)
         .properties(
@@ -35,18 +33,15 @@ def draw_scaling(scaling: Sequence[Mapping[str, Any]]) -> alt.HConcatChart:
     )
 
 
-def _panel(scaling: Sequence[Mapping[str, Any]], field: str, models: list[str]) -> Any:
-    sweeps = {entry["model"]: _sweep_of(entry, field) for entry in scaling}
-    measured = [
-        {"model": model, "value": point["value"], "ms": 1e3 * point["seconds"]}
-        for model, sweep in sweeps.items()
-        for point in sweep["points"]
-    ]
-    fitted = [{"model": model, **point} for model, sweep in sweeps.items() for point in _fitted(sweep)]
+def _panel(scaling: Sequence[Scaling], field: str) -> alt.LayerChart | alt.FacetChart:
+    sweeps = {entry.model: entry.sweep(field) for entry in scaling}
+    models = list(sweeps)
+    measured = [_datum(model, point) for model, sweep in sweeps.items() for point in sweep.points]
+    fitted = [_datum(model, point) for model, sweep in sweeps.items() for point in _fitted(sweep)]
     exponents = [
-        f"{model}: exponent {sweep['exponent']:.2f}" for model, sweep in sweeps.items() if sweep["exponent"] is not None
+        f"{model}: exponent {sweep.exponent:.2f}" for model, sweep in sweeps.items() if sweep.exponent is not None
     ]
-    ticks = sorted({point["value"] for point in measured})
+    ticks = sorted({point.value for sweep in sweeps.values() for point in sweep.points})
     color = alt.Color("model:N", scale=alt.Scale(domain=models, range=[BLUE, ORANGE][: len(models)]))
     title = TITLES.get(field, field)
     x = alt.X("value:Q", title=title, scale=alt.Scale(type="log", nice=False), axis=alt.Axis(values=ticks, format="d"))
@@ -60,17 +55,14 @@ def _panel(scaling: Sequence[Mapping[str, Any]], field: str, models: list[str]) 
     )
 
 
-def _sweep_of(entry: Mapping[str, Any], field: str) -> Mapping[str, Any]:
-    return next(sweep for sweep in entry["sweeps"] if sweep["field"] == field)
+def _datum(model: str, point: Point) -> dict[str, str | float]:
+    return {"model": model, "value": point.value, "ms": 1e3 * point.seconds}
 
 
-def _fitted(sweep: Mapping[str, Any]) -> list[dict[str, float]]:
-    """The fitted power law, which goes through the points' centre."""
-    if sweep["exponent"] is None:
+def _fitted(sweep: Sweep) -> list[Point]:
+    """The two ends of the fitted power law, which passes through the centre of the points."""
+    if sweep.exponent is None:
         return []
-    points = sweep["points"]
-    center = fmean(log(point["value"]) for point in points), fmean(log(1e3 * point["seconds"]) for point in points)
-    return [
-        {"value": value, "ms": exp(center[1] + sweep["exponent"] * (log(value) - center[0]))}
-        for value in (points[0]["value"], points[-1]["value"])
-    ]
+    first, last = sweep.points[0].value, sweep.points[-1].value
+    center = fmean(log(point.value) for point in sweep.points), fmean(log(point.seconds) for point in sweep.points)
+    return [Point(value, exp(center[1] + sweep.exponent * (log(value) - center[0]))) for value in (first, last)]

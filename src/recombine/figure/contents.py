@@ -1,4 +1,7 @@
-"""Which figures there are, and the panels of each. To add a figure, write its panels and add one entry to FIGURES."""
+"""Which figures there are, and the panels of each.
+
+To add a figure, write its panels and add one entry to FIGURES.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

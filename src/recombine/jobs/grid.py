@@ -28,7 +28,7 @@ from typing import Any
 from recombine import paper
 from recombine.config.preset import Preset, preset_config
 from recombine.config.schema import Config
-from recombine.config.toml import override, read_toml
+from recombine.config.toml import Tables, override, read_toml
 from recombine.errors import InputError, suggestion
 
 MOST_CONFIGURATIONS = 100_000
@@ -209,7 +209,7 @@ def sweep_runs(grid: Grid, preset: Preset, seeds: Sequence[int], sample: int | N
 
 
 def _config(grid: Grid, preset: Preset, point: Point) -> Config:
-    nested: dict[str, Any] = {}
+    nested: Tables = {}
     for name, value in point.items():
         *tables, last = name.split(".")
         table = nested

@@ -1,4 +1,4 @@
-"""A job, and the news of it: what a coordinator gives to a worker, and what it hears back. Both are JSON."""
+"""A job, which a coordinator gives to a worker, and the news that comes back. Both are JSON."""
 
 from pathlib import Path
 from typing import Literal, NamedTuple

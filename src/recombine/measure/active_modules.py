@@ -1,4 +1,4 @@
-"""R² on tasks of k active modules: a model trained on pairs, say, meets single modules and triples."""
+"""R² on tasks of k active modules: trained on pairs, a model meets single modules and triples."""
 
 from recombine.measure.evaluated import EvaluatedModel
 from recombine.measure.r2 import score

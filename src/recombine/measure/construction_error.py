@@ -7,11 +7,13 @@ from math import sqrt
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 from scipy.special import erf
 
 from recombine.model.construction import construct, construction_output, construction_tokens
+from recombine.numerics import exact_jit
 
 
 class ConstructionError(NamedTuple):
@@ -40,7 +42,7 @@ def construction_error(
         return construction_output(construct(theta, A)(tokens), output_dim)
 
     with jax.enable_x64(dtype == "float64"):
-        output = np.asarray(jax.jit(jax.vmap(run))(theta, A, x, z))
+        output = np.asarray(exact_jit(jax.vmap(run))(*map(jnp.asarray, (theta, A, x, z))))
     theta, A, x, z = (array.astype(np.float64) for array in (theta, A, x, z))
     u = np.einsum("tm,tmhd,td->th", z, theta, x, optimize=True)
     expected = np.einsum("toh,th->to", A, u * (1 + erf(u / sqrt(2))) / 2)

@@ -1,4 +1,4 @@
-"""A trained model as every measure sees it: with its teacher, its episodes, and its outputs on them."""
+"""A trained model as measures see it: with its teacher, its episodes, its outputs on them."""
 
 from functools import cached_property
 

@@ -11,7 +11,6 @@ size in a random subspace. "Another task" is that of the episode before.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,6 +24,7 @@ from recombine.measure.ridge import Ridge
 from recombine.model.batch import given_latent
 from recombine.model.interface import BatchOutput, LatentModel
 from recombine.model.trunk import TrunkModel
+from recombine.numerics import exact_jit
 from recombine.record.codec import Record
 from recombine.stream import Stream, stream_key
 from recombine.task.episode import Episode
@@ -140,7 +140,7 @@ def intervene_on_latent(
     )
 
 
-@eqx.filter_jit
+@exact_jit
 def _label(teacher: Teacher, v: Float[Array, "E M"], x: Float[Array, "E d"]) -> Float[Array, "E"]:
     return jax.vmap(teacher.label_scaled)(v, x)
 
@@ -179,7 +179,7 @@ def in_random_subspace(change: np.ndarray, weights: np.ndarray, key: Key[Array, 
     return change @ basis @ np.linalg.qr(draws)[0].T
 
 
-@eqx.filter_jit
+@exact_jit
 def predict_changed(
     model: TrunkModel, episodes: Episode, change: Float[Array, "E embed"], point: int
 ) -> Float[Array, "E"]:

@@ -13,7 +13,6 @@ The true modules at C A v are compared with those at v.
 from collections.abc import Collection
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,6 +22,7 @@ from numpy.typing import ArrayLike
 from recombine.measure.evaluated import EvaluatedModel
 from recombine.measure.r2 import explained
 from recombine.model.interface import LatentModel
+from recombine.numerics import exact_jit
 from recombine.record.codec import Record
 from recombine.stream import Stream, stream_key
 from recombine.support.mask import Mask, active_modules, format_mask, k_hot_masks
@@ -70,7 +70,7 @@ def measure_modules(evaluated: EvaluatedModel) -> Recovery | None:
     return recover_modules(model, teacher, v, inferred, x, config.task.support.masks)
 
 
-@eqx.filter_jit
+@exact_jit
 def scaled_latent(teacher: Teacher, latent: Float[Array, "E M"]) -> Float[Array, "E M"]:
     """v = z / ‖W(z)‖: what the teacher's task network is linear in."""
     norms = jax.vmap(lambda z: operator_norm(teacher.mix(z)))(latent)
@@ -123,12 +123,12 @@ def recover_modules(
     return Recovery(explained(to_inferred(v64), z64), tuple(single), pairs)
 
 
-@eqx.filter_jit
+@exact_jit
 def execute_many(model: LatentModel, z: Float[Array, "E latent"], x: Float[Array, "E d"]) -> Float[Array, "E"]:
     """Each latent executed on its input."""
     return jax.vmap(model.execute)(z, x)
 
 
-@eqx.filter_jit
+@exact_jit
 def _label_inputs(teacher: Teacher, v: Float[Array, "M"], x: Float[Array, "inputs d"]) -> Float[Array, "inputs"]:
     return teacher.label_scaled(v, x)

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -12,6 +11,7 @@ from jaxtyping import Array, Float
 from recombine.config.schema import ComputeConfig, Config
 from recombine.model.batch import PLAIN, forward_batch, given_latent
 from recombine.model.interface import BatchOutput, Model
+from recombine.numerics import exact_jit
 from recombine.task.episode import Episode
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ def predict(model: Model, episodes: Episode, compute: ComputeConfig = PLAIN) -> 
     return forward(model, episodes, compute).y
 
 
-@eqx.filter_jit
+@exact_jit
 def forward(model: Model, episodes: Episode, compute: ComputeConfig = PLAIN) -> BatchOutput:
     """For every episode, the prediction and what the last token went through."""
 

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from recombine.measure.r2 import explained
 from recombine.measure.ridge import Ridge, fit_ridge
 from recombine.model.interface import BatchOutput
+from recombine.numerics import exact_jit
 from recombine.paper import PROBE_STRENGTH
 
 
@@ -63,4 +64,4 @@ def _fit(features: np.ndarray, latent: ArrayLike) -> Ridge:
         return Ridge(np.asarray(fit.weights), np.asarray(fit.intercept))
 
 
-_jit_ridge = jax.jit(fit_ridge)
+_jit_ridge = exact_jit(fit_ridge)

@@ -7,8 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-import recombine.numerics  # noqa: F401
-
 
 class Ridge(NamedTuple):
     """x ↦ x weights + intercept."""

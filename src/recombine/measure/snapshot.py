@@ -1,4 +1,4 @@
-"""What a run measures at every snapshot: the scores on each split, by mask, and the probe. One row of metrics."""
+"""The measurements at every snapshot, one row of metrics: scores by split and mask, the probe."""
 
 from collections.abc import Iterator
 from typing import NamedTuple

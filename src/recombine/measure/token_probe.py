@@ -7,7 +7,6 @@ the moments.
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +16,7 @@ from recombine.measure.evaluated import EvaluatedModel
 from recombine.measure.predict import in_chunks
 from recombine.model.batch import given_latent
 from recombine.model.interface import Model
+from recombine.numerics import exact_jit
 from recombine.paper import PROBE_STRENGTH
 from recombine.record.codec import Record
 from recombine.record.score import PointScores
@@ -75,7 +75,7 @@ def score_token_probe(fitted_on: Moments, scored_on: Moments, latent_dim: int) -
     )
 
 
-@eqx.filter_jit
+@exact_jit
 def _chunk_moments(model: Model, episodes: Episode) -> tuple[Array, Array] | None:
     def chunk(inputs: tuple[Array, ...]) -> tuple[Array, Array] | None:
         *shown, latent = inputs

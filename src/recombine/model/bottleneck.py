@@ -1,7 +1,7 @@
 """The bottleneck without the hypernetwork: which of the two makes the difference?
 
 The hypertransformer's trunk and latent; but an ordinary network executes the task, given the latent and the query side
-by side, with as many parameters as the hypernetwork has. Also the worked example of a model of one's own.
+by side, with as many parameters as the hypernetwork has. Also the worked example of a custom model.
 """
 
 import equinox as eqx

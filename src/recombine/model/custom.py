@@ -22,6 +22,7 @@ from recombine.errors import InputError
 from recombine.model.fast import fast_forward
 from recombine.model.interface import Output, Trace
 from recombine.model.trunk import TrunkModel
+from recombine.numerics import exact_jit
 
 _imported: dict[str, Callable[..., Any]] = {}
 
@@ -65,7 +66,7 @@ def check_custom(config: Config) -> None:
     kind = config.model.kind
     where = f"{kind} must be built by Class(config, key=key) and called as model(context_x, context_y, query_x)"
     try:
-        model = eqx.filter_jit(build_custom)(config, key=jax.random.key(0))  # compiled, as for training
+        model = exact_jit(build_custom)(config, key=jax.random.key(0))  # compiled, as for training
     except InputError:
         raise
     except (Exception, SystemExit) as error:
@@ -91,7 +92,7 @@ def check_custom(config: Config) -> None:
     if _shape(output.y) != ():
         raise InputError("model", kind, f"its y has shape {_shape(output.y)}; it must be one number, ()")
     try:
-        y, gradient = eqx.filter_jit(eqx.filter_value_and_grad(lambda model: model(*inputs).y))(model)
+        y, gradient = exact_jit(eqx.filter_value_and_grad(lambda model: model(*inputs).y))(model)
     except Exception as error:
         raise InputError("model", kind, f"cannot be differentiated ({_short(error)})") from error
     if not np.isfinite(y):
@@ -144,8 +145,8 @@ def _two_episodes(config: Config, model: Any) -> tuple[jax.Array, jax.Array, jax
 def _check_fast_path(config: Config, model: TrunkModel) -> None:
     """The fast path knows `tokens` and `read_out` alone, and hands `read_out` the last token."""
     inputs = _two_episodes(config, model)
-    plain = eqx.filter_jit(lambda model, *inputs: jax.vmap(model)(*inputs).y)(model, *inputs)
-    fast = eqx.filter_jit(fast_forward)(model, *inputs).y
+    plain = exact_jit(lambda model, *inputs: jax.vmap(model)(*inputs).y)(model, *inputs)
+    fast = exact_jit(fast_forward)(model, *inputs).y
     if not np.allclose(plain, fast, rtol=1e-3, atol=1e-4):
         raise InputError(
             "model",

@@ -81,7 +81,7 @@ def _importance(results: SweepResults) -> str:
         [
             escape(one.field),
             percent(one.share),
-            ", ".join(f"{escape(value_text(value))}: {mean:.3f}" for value, mean in one.means),
+            ", ".join(f"{escape(value_text(at.value))}: {at.mean:.3f}" for at in one.means),
         ]
         for one in results.importance
     ]

@@ -1,4 +1,4 @@
-"""Records as JSON: the one place where untyped data becomes typed, and typed data becomes JSON.
+"""Records as JSON, in and out: the one place where untyped data becomes typed.
 
 Every file of JSON that a run directory holds is read by `decode` and written by `encode`. A value of the wrong type is
 an error that names the place (`$.ood.r2`), never a number that is silently wrong.

@@ -1,4 +1,4 @@
-"""What a sweep stores: a line for each run in `sweep.jsonl`, and each finished run's `selection.json`."""
+"""What a sweep stores: `sweep.jsonl`, a line for each run, and each run's `selection.json`."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The one place that writes run directories: plain files that can be read without Recombine, one writer at a time.
+"""The one place that writes run directories: plain files, one writer at a time.
 
 config.toml     the configuration, complete
 metrics.jsonl   a row for each measurement, ordered by step; nothing in it depends on the clock

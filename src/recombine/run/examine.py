@@ -1,4 +1,4 @@
-"""The examination of a run: its newest scores, its scorecard and its references, measured where they are missing."""
+"""The examination of a run: scores, scorecard and references, measured where missing."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Runs in a form to keep and to share: what they measured, and their parameters. In a directory, or in one archive."""
+"""Exports runs in a form to share: measurements and parameters, in a directory or an archive."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress

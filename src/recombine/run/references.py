@@ -1,12 +1,11 @@
-"""The files of `references/`, beside the runs: scores computed once for a seed, a support and an episode length."""
+"""The files of `references/`, beside the runs: computed once for each seed, support and N."""
 
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
 
 from recombine.config.schema import Config
-from recombine.config.toml import config_tables
+from recombine.config.toml import Tables, config_tables
 from recombine.files import make_directories, read_file, replace_file, where_allowed
 from recombine.record.codec import BadRecord, decode, encode
 from recombine.record.reference import REFERENCE_NAMES, References, StoredReferences
@@ -80,7 +79,7 @@ def _scores(data: bytes, config: Config) -> References | None:
     return stored.scores if stored.depends == _depends(config) else None
 
 
-def _depends(config: Config) -> dict[str, Any]:
+def _depends(config: Config) -> Tables:
     tables = config_tables(config)
     kept = {name: tables.get(name) for name in ("task", "seed", "teacher_seed")}
     return kept | {"episodes": config.measure.episodes, "format": FORMAT}

@@ -1,4 +1,4 @@
-"""Where a run is read from: its directory, or its part of an archive. Readers need not know which."""
+"""Where a run is read from: its directory, or its part of an archive."""
 
 import os
 import stat

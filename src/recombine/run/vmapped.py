@@ -1,4 +1,6 @@
-"""Several runs of one shape (seeds, mostly), trained by one vmapped program: for accelerators that one would not fill.
+"""Several runs of one shape (seeds, mostly), trained by one vmapped program.
+
+For accelerators that one run would not fill.
 
 Each run has its directory, as if it were alone; only its last bits differ.
 """

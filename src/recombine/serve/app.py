@@ -1,15 +1,15 @@
-"""The routes: a page, its files, and what it asks for. All of them read."""
+"""The server's routes: the page, its files, and the data that the page asks for. All of them only read."""
 
 import asyncio
-import json
 import os
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -22,14 +22,15 @@ from recombine.checks import check_choice, check_size
 from recombine.config.schema import SHIPPED, CustomModelConfig
 from recombine.errors import InputError
 from recombine.figure import theme
-from recombine.record.codec import plain
+from recombine.record.codec import Record, encode
 from recombine.run.curve import MEASURED, MOST_POINTS
-from recombine.serve.budget import BURST, PATIENCE, SHARE, Allowance, Gate
-from recombine.serve.busy import Load
-from recombine.serve.explore.process import Busy, ExplorerProcess, Refused
+from recombine.serve.budget import BURST, PATIENCE, SHARE, Budget, Gate
+from recombine.serve.busy import Busyness
+from recombine.serve.explore.exchange import TRUE, Descriptions, Exploration, Latent, Question, Task
+from recombine.serve.explore.process import ExplorerProcess, Refused, TooManyWaiting
 from recombine.serve.guard import Guard
 from recombine.serve.library import Library
-from recombine.serve.live import Watch, cancelled
+from recombine.serve.live import Watch, cancel
 from recombine.serve.run_summary import SeenRun
 from recombine.serve.verdicts import Verdicts
 from recombine.study.statistics import t_quantile
@@ -41,42 +42,49 @@ MOST_CURVES = 100  # in one answer: the page asks for no more at once
 
 
 class Json(JSONResponse):
-    """In ASCII, so that no text of a file, whatever its bytes, makes an answer impossible."""
+    """A record, or plain data, as JSON in ASCII: text from a file can have characters that UTF-8 cannot encode."""
 
     def render(self, content: Any) -> bytes:
-        return json.dumps(plain(content), allow_nan=False, separators=(",", ":")).encode("ascii")
+        return encode(content).encode("ascii")
+
+
+class CurveValues(Record, frozen=True):
+    """One quantity of a run over its steps."""
+
+    steps: tuple[int, ...]
+    values: tuple[float | None, ...]
 
 
 def make_app(root: Path, custom: str | None = None, share: float = SHARE) -> Guard:
-    """The server of the runs under `root`. `custom` is a class that runs may be of."""
+    """The server of the runs below `root`. `custom` is a class of the user's that runs may have as their model."""
     server = Server(root, custom, share)
     app = Starlette(
         routes=server.routes(),
-        middleware=[Middleware(Gate, allowance=server.allowance)],
+        middleware=[Middleware(Gate, budget=server.budget)],
         exception_handlers={
-            Exception: _failed,
-            InputError: server.refused,
-            Refused: server.refused,
-            HTTPException: _not_there,
-            Busy: lambda request, error: Json({"error": "busy; ask again"}, 503),
+            Exception: _answer_failure,
+            InputError: server.answer_refusal,
+            Refused: server.answer_refusal,
+            HTTPException: _answer_not_found,
+            TooManyWaiting: lambda request, error: Json({"error": "busy; ask again"}, 503),
         },
         lifespan=server.lifespan,
     )
-    return Guard(app)  # outside all else: whatever is answered carries its headers
+    return Guard(app)  # outside of everything else: each answer gets its headers
 
 
-async def _failed(request: Request, error: Exception) -> Response:
-    """Starlette tells the terminal all of it."""
+async def _answer_failure(request: Request, error: Exception) -> Response:
+    """The name of the error. Starlette prints the whole error in the terminal."""
     return Json({"error": f"the server failed: {type(error).__name__}"}, 500)
 
 
-async def _not_there(request: Request, error: Exception) -> Response:
+async def _answer_not_found(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     return Json({"error": "there is nothing here"}, status)
 
 
 class Server:
-    """What the routes share."""
+    """The routes, and the state that they share."""
 
     def __init__(self, root: Path, custom: str | None = None, share: float = SHARE):
         self.library = Library(root)
@@ -84,35 +92,37 @@ class Server:
         self.explorer = ExplorerProcess(share)
         self.custom = custom
         self.files = {path.name: path.read_bytes() for path in (*STATIC.iterdir(), TONE) if path.suffix in TYPES}
-        load = Load(lambda: (os.getpid(), self.explorer.pid))
-        self.verdicts = Verdicts(self.library, share, load)
-        self.reading = 0.0
-        self.allowance = Allowance(share / 2, BURST / 3, PATIENCE / 4, self._for_requests, load)
+        busyness = Busyness(lambda: (os.getpid(), self.explorer.pid))
+        self.verdicts = Verdicts(self.library, share, busyness)
+        self.seconds_reading_curves = 0.0
+        self.budget = Budget(share / 2, BURST / 3, PATIENCE / 4, self._seconds_for_requests, busyness)
 
-    def _for_requests(self) -> float:
-        """Seconds of a core: of the loop, which asks, and of the threads that read curves. The watch has a
-        pace of its own, and the verdicts an allowance."""
-        return time.thread_time() + self.reading
+    def _seconds_for_requests(self) -> float:
+        """Seconds of a core that requests have used: the event loop, and the threads that read curves.
+
+        The watch limits its own pace, and the verdicts have their own budget.
+        """
+        return time.thread_time() + self.seconds_reading_curves
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
         await self.watch.look_once()
-        watching = asyncio.create_task(self.watch.go_on())
-        # It takes seconds, and the first page is about to need it.
-        self.drawing = asyncio.create_task(asyncio.to_thread(_vega))
+        watching = asyncio.create_task(self.watch.keep_looking())
+        # Loading Vega takes seconds, and the first page will soon need it.
+        self.vega = asyncio.create_task(asyncio.to_thread(_load_vega))
         try:
             yield
         finally:
-            await cancelled(watching)
-            await cancelled(self.drawing)
+            await cancel(watching)
+            await cancel(self.vega)
             await self.explorer.end()
 
-    async def refused(self, request: Request, error: Exception) -> Response:
-        """In words. Of a path, the page's reader knows the part below the directory."""
+    async def answer_refusal(self, request: Request, error: Exception) -> Response:
+        """The error in words. The page's reader knows only the part of a path that is below the directory."""
         return Json({"error": str(error).replace(f"{self.library.root}/", "")}, 400)
 
     def routes(self) -> list[Route]:
-        answers: dict[str, Callable[..., Any]] = {
+        answers: dict[str, Callable[[Request], Awaitable[Response]]] = {
             "/": self.page,
             "/static/{name}": self.file,
             "/api/runs": self.runs,
@@ -131,12 +141,13 @@ class Server:
     async def file(self, request: Request) -> Response:
         name = request.path_params["name"]
         if name == "vega.js":
-            self.files[name] = await self.drawing
+            self.files[name] = await self.vega
         if name not in self.files:
             raise HTTPException(404)
         return Response(self.files[name], media_type=TYPES[Path(name).suffix])
 
     async def runs(self, request: Request) -> Response:
+        """Everything that the page needs once, when it opens."""
         await self.watch.look_once()
         return Json(
             {
@@ -156,13 +167,14 @@ class Server:
         )
 
     async def events(self, request: Request) -> Response:
+        """The news of the directory, as server-sent events."""
         since = _integer(request.headers.get("last-event-id") or request.query_params.get("since", "0"), "since")
-        if request.method == "HEAD":  # there is no end to wait for
+        if request.method == "HEAD":  # the body would never end
             return Response(media_type="text/event-stream")
         return StreamingResponse(self.watch.follow(since), media_type="text/event-stream")
 
     async def curves(self, request: Request) -> Response:
-        """Of one quantity, for the runs that are there."""
+        """The curves of one quantity. Runs that are not here are left out."""
         given = request.query_params
         metric, most = given.get("metric", "ood"), _integer(given.get("points", str(MOST_POINTS)), "points")
         check_choice("metric", metric, *MEASURED)
@@ -170,53 +182,50 @@ class Server:
         names = [name for name in given.getlist("run")[:MOST_CURVES] if name in self.library.runs]
         return Json(await asyncio.to_thread(self._curves, names, metric, most))
 
-    def _curves(self, names: list[str], metric: str, most: int) -> dict[str, dict[str, list[Any]]]:
+    def _curves(self, names: list[str], metric: str, most: int) -> dict[str, CurveValues]:
         found, start = {}, time.thread_time()
         for name in names:
-            with suppress(InputError):  # gone since
+            with suppress(InputError):  # removed meanwhile
                 points = self.library.curve(name, most)
-                values = [getattr(point, metric) for point in points]
-                found[name] = {"steps": [point.step for point in points], "values": values}
-        self.reading += time.thread_time() - start
+                values = tuple(getattr(point, metric) for point in points)
+                found[name] = CurveValues(tuple(point.step for point in points), values)
+        self.seconds_reading_curves += time.thread_time() - start
         return found
 
     async def difference(self, request: Request) -> Response:
+        """The fields in which two runs differ."""
         one, other = (request.query_params.get(name, "") for name in ("one", "other"))
         return Json({"fields": self.library.difference(one, other)})
 
     async def claims(self, request: Request) -> Response:
-        return Json(await self.verdicts.of(request.query_params.get("study", "")))
+        """The verdicts on a study so far."""
+        return Json(await self.verdicts.answer(request.query_params.get("study", "")))
 
     async def models(self, request: Request) -> Response:
-        """What the explorer can be asked about these runs."""
-        return Json({"models": await self._ask(request, "describe")})
+        """The models of one or two runs, described for the explorer's form."""
+        paths, custom = self._asked_runs(request)
+        return Json(await self.explorer.ask(Question(paths=paths, custom=custom), Descriptions))
 
     async def explore(self, request: Request) -> Response:
-        """One task, and what one or two models make of it."""
+        """A task that a visitor composed, and the predictions of one or two models for it."""
         given = request.query_params
-        task = {
-            "weights": _numbers(given.get("weights", ""), "weights"),
-            "length": _integer(given.get("length", ""), "length"),
-            "draw": _integer(given.get("draw", "0"), "draw"),
-            "fresh": _integer(given["fresh"], "fresh") if "fresh" in given else None,
-            "teacher_of": _integer(given.get("teacher_of", "0"), "teacher_of"),
-            "direction": _integer(given.get("direction", "0"), "direction"),
-        }
-        latents = [_latent(given.get(name), name) for name in ("latent0", "latent1")]
-        return Json(await self._ask(request, "explore", task=task, latents=latents))
+        task = _task(given)
+        latents: tuple[Latent | None, ...] = tuple(_latent(given, name) for name in ("latent0", "latent1"))
+        paths, custom = self._asked_runs(request)
+        question = Question(paths=paths, custom=custom, task=task, latents=latents)
+        return Json(await self.explorer.ask(question, Exploration))
 
-    async def _ask(self, request: Request, what: str, **more: Any) -> Any:
+    def _asked_runs(self, request: Request) -> tuple[tuple[bytes, ...], tuple[str, ...]]:
+        """The paths of the runs that a request names, and the custom classes of their models."""
         names = request.query_params.getlist("run")
         if not 1 <= len(names) <= 2:
             raise InputError("run", names, "name one or two runs")
         runs = [self.library.find(name) for name in names]
-        custom = [kind for run in runs if (kind := self._importable(run))]
-        return await self.explorer.ask(
-            {"ask": what, "paths": [str(run.path) for run in runs], "custom": custom, **more}
-        )
+        custom = tuple(kind for run in runs if (kind := self._custom_class(run)))
+        return tuple(os.fsencode(run.path) for run in runs), custom
 
-    def _importable(self, run: SeenRun) -> str | None:
-        """The class that a run's model is of, if it is not ours. A run directory alone never has anything imported."""
+    def _custom_class(self, run: SeenRun) -> str | None:
+        """The custom class of a run's model. A run directory alone never causes an import: the command must name it."""
         model = None if run.config is None else run.config.model
         if not isinstance(model, CustomModelConfig):
             return None
@@ -226,10 +235,28 @@ class Server:
         return kind
 
 
-def _vega() -> bytes:
+def _load_vega() -> bytes:
     from recombine.page.document import vega
 
     return vega().encode()
+
+
+def _task(given: QueryParams) -> Task:
+    return Task(
+        weights=_numbers(given.get("weights", ""), "weights"),
+        length=_integer(given.get("length", ""), "length"),
+        draw=_integer(given.get("draw", "0"), "draw"),
+        fresh=_integer(given["fresh"], "fresh") if "fresh" in given else None,
+        teacher_of=_integer(given.get("teacher_of", "0"), "teacher_of"),
+        direction=_integer(given.get("direction", "0"), "direction"),
+    )
+
+
+def _latent(given: QueryParams, name: str) -> Latent | None:
+    text = given.get(name)
+    if text is None:
+        return None
+    return TRUE if text == TRUE else _numbers(text, name)
 
 
 def _integer(text: str, name: str) -> int:
@@ -238,13 +265,8 @@ def _integer(text: str, name: str) -> int:
     return int(text)
 
 
-def _numbers(text: str, name: str) -> list[float]:
+def _numbers(text: str, name: str) -> tuple[float, ...]:
     try:
-        return [float(part) for part in text.split(",")]
+        return tuple(float(part) for part in text.split(","))
     except ValueError as error:
         raise InputError(name, text, "numbers, with commas between them") from error
-
-
-def _latent(text: str | None, name: str) -> list[float] | str | None:
-    """Numbers, or the word for what the task's own latent maps to."""
-    return text if text in (None, "true") else _numbers(text, name)

@@ -1,76 +1,81 @@
-"""How much of a busy machine the server may take: bursts, and after them next to nothing."""
+"""The processor time that the server may use on a busy machine: a burst, and after it a small share of one core."""
 
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any
 
-from recombine.serve.busy import Load
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-SHARE = 0.01  # of one core, in the long run: for the explorer, and half as much for the rest
-BURST = 6.0  # seconds of a core that are saved up while nobody asks: a hundred answers of two models
-FORGIVEN = 60.0  # seconds of a core, in all, for what is only done once: loading and compiling some models
-SHORTEST = 0.01
-LONGEST = 10.0  # seconds, until it looks again whether the machine is busy
-PATIENCE = 120.0  # seconds that nobody waits longer than, after however long an answer
+from recombine.serve.busy import Busyness
+
+SHARE = 0.01  # of one core, in the long run: for the explorer, and half as much for everything else
+BURST = 6.0  # seconds of a core that are saved up while nobody asks: enough for a hundred answers of two models
+MOST_EXEMPT = 60.0  # seconds of a core, in all, for what is only done once: loading and compiling some models
+SHORTEST_WAIT = 0.01
+LONGEST_WAIT = 10.0  # seconds, after which the budget checks again whether the machine is busy
+PATIENCE = 120.0  # seconds that nobody waits longer than, however long the last answer took
 
 
-class Allowance:
-    """`owed` between two pieces of work: seconds to wait, and then to ask again; 0 unless the machine is busy and the
-    allowance is used up. `used` tells the processor time that is counted."""
+class Budget:
+    """Limits the processor time that is used while the machine is busy.
+
+    Call `seconds_to_wait` between two pieces of work. `time_used` gives the processor time that is counted.
+    """
 
     def __init__(
         self,
         share: float = SHARE,
         burst: float = BURST,
         patience: float = PATIENCE,
-        used: Callable[[], float] = time.process_time,
-        load: Load | None = None,
+        time_used: Callable[[], float] = time.process_time,
+        busyness: Busyness | None = None,
     ) -> None:
-        self.share, self.left, self.burst, self.most_owed, self.used = share, burst, burst, patience * share, used
-        self.forgiven = 0.0
-        self.clock, self.counted = time.monotonic(), used()
-        self.load = load or Load()
+        self.share, self.left, self.burst = share, burst, burst
+        self.largest_debt, self.time_used = patience * share, time_used
+        self.exempted = 0.0
+        self.clock, self.counted = time.monotonic(), time_used()
+        self.busyness = busyness or Busyness()
 
-    def owed(self) -> float:
-        clock, used, busy = time.monotonic(), self.used(), self.load.is_busy()
-        spent = used - self.counted if busy else 0.0  # what is used while nobody needs it costs nothing
+    def seconds_to_wait(self) -> float:
+        """How long to wait before asking again; 0 unless the machine is busy and the budget is used up."""
+        clock, used, busy = time.monotonic(), self.time_used(), self.busyness.is_busy()
+        spent = used - self.counted if busy else 0.0  # time that nobody else needs costs nothing
         left = self.left + self.share * (clock - self.clock) - spent
-        self.left = min(self.burst, max(left, -self.most_owed))
+        self.left = min(self.burst, max(left, -self.largest_debt))
         self.clock, self.counted = clock, used
-        return min(LONGEST, max(SHORTEST, -self.left / self.share)) if self.left < 0 and busy else 0.0
+        return min(LONGEST_WAIT, max(SHORTEST_WAIT, -self.left / self.share)) if self.left < 0 and busy else 0.0
 
-    def forgive(self, seconds: float) -> None:
-        """Do not count what was used just now, and only had to be done once; as long as that is not too much in all."""
-        seconds = min(seconds, FORGIVEN - self.forgiven)
-        self.forgiven += seconds
+    def exempt(self, seconds: float) -> None:
+        """Do not count the last `seconds` of work, which need not be done again; up to `MOST_EXEMPT` in all."""
+        seconds = min(seconds, MOST_EXEMPT - self.exempted)
+        self.exempted += seconds
         self.counted += seconds
 
 
 class Gate:
-    """An ASGI application around another: requests are let in one after the other, when the allowance allows."""
+    """An ASGI application around another. It lets requests in one after the other, as the budget allows."""
 
-    def __init__(self, app: Any, allowance: Allowance):
-        self.app, self.allowance, self.turn = app, allowance, asyncio.Lock()
+    def __init__(self, app: ASGIApp, budget: Budget):
+        self.app, self.budget, self.turn = app, budget, asyncio.Lock()
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            gone = asyncio.create_task(_gone(receive))
+            disconnected = asyncio.create_task(_disconnection(receive))
             try:
-                async with self.turn:  # one waits for the allowance, all others for that one
-                    while not gone.done() and (owed := self.allowance.owed()):
-                        await _rest(gone, owed)
-                if gone.done():  # nobody has to wait for those who no longer do
+                async with self.turn:  # the first request waits for the budget, all others wait for the first
+                    while not disconnected.done() and (seconds := self.budget.seconds_to_wait()):
+                        await _wait(disconnected, seconds)
+                if disconnected.done():  # the client has gone: no other request has to wait for its answer
                     return
             finally:
-                gone.cancel()
+                disconnected.cancel()
         await self.app(scope, receive, send)
 
 
-async def _gone(receive: Any) -> None:
+async def _disconnection(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def _rest(gone: asyncio.Task[None], seconds: float) -> None:
-    await asyncio.wait([gone], timeout=seconds)
+async def _wait(disconnected: asyncio.Task[None], seconds: float) -> None:
+    await asyncio.wait([disconnected], timeout=seconds)

@@ -1,58 +1,60 @@
-"""How busy the machine is, and whether that is others' doing."""
+"""Measures how busy the machine is, and whether processes other than the server's make it busy."""
 
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-BUSY = 0.75  # of the cores: a training on several threads never fills them, and is held up all the same
-OTHERS = 0.4  # of the cores: with less, nobody trains, and it is the server alone that makes them busy
-TICKS = os.sysconf("SC_CLK_TCK")
+BUSY = 0.75  # of the cores in use: a training run on several threads never fills all of them, and still needs them
+OTHERS = 0.4  # of the cores in use by others: below it nobody trains, and only the server itself is at work
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
-class Ticks(NamedTuple):
-    """Of the cores that this process may run on, since the machine started."""
+class CoreTicks(NamedTuple):
+    """Clock ticks since the machine started, on the cores that this process may run on."""
 
     ours: int = 0
     busy: int = 0
-    all: int = 0
+    total: int = 0
 
 
-class Load:
-    """`is_busy` tells whether the cores are taken, and not by the server alone. `ours` are its own processes.
+class Busyness:
+    """Tells whether the cores are in use, and not by the server alone.
 
-    Where there is no /proc/stat, and where a container has a quota instead of cores of its own, nothing is ever busy.
+    `our_processes` gives the ids of the server's own processes. The machine never counts as busy where there is no
+    /proc/stat, or where a container has a quota of processor time instead of its own cores.
     """
 
-    def __init__(self, ours: Callable[[], Iterable[int | None]] = lambda: (os.getpid(),)) -> None:
-        self.ours = ours
-        self.before, self.busy = read_ticks(ours()), False
+    def __init__(self, our_processes: Callable[[], Iterable[int | None]] = lambda: (os.getpid(),)) -> None:
+        self.our_processes = our_processes
+        self.before, self.busy = read_ticks(our_processes()), False
 
     def is_busy(self) -> bool:
-        """Since the last time it was asked; or, where that is too short a while to tell, as it was then."""
-        now = read_ticks(self.ours())
+        """Whether the machine was busy since the last call. A call too soon after the last one repeats its answer."""
+        now = read_ticks(self.our_processes())
         ours, busy, total = (a - b for a, b in zip(now, self.before, strict=True))
-        if total >= 0.2 * TICKS:
+        if total >= 0.2 * TICKS_PER_SECOND:
             self.before, self.busy = now, busy > BUSY * total and busy - ours > OTHERS * total
         return self.busy
 
 
-def read_ticks(ours: Iterable[int | None]) -> Ticks:
+def read_ticks(our_processes: Iterable[int | None]) -> CoreTicks:
+    """The ticks until now; all zero on a system without /proc/stat."""
     try:
         lines = Path("/proc/stat").read_text(encoding="ascii").splitlines()
         cores = {f"cpu{core}" for core in os.sched_getaffinity(0)}
-    except (OSError, AttributeError):  # another system
-        return Ticks()
+    except (OSError, AttributeError):  # not Linux
+        return CoreTicks()
     ticks = [[int(word) for word in line.split()[1:9]] for line in lines if line.split(" ", 1)[0] in cores]
     total = sum(map(sum, ticks))
     idle = sum(core[3] + core[4] for core in ticks)
-    return Ticks(sum(_ticks(process) for process in ours if process), total - idle, total)
+    return CoreTicks(sum(_process_ticks(process) for process in our_processes if process), total - idle, total)
 
 
-def _ticks(process: int) -> int:
-    """That a process has had, with all its threads."""
+def _process_ticks(process: int) -> int:
+    """The ticks that a process has used, with all its threads."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
-    except OSError:  # it has ended
+    except OSError:  # the process has ended
         return 0
     return int(fields[11]) + int(fields[12])

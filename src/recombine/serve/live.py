@@ -1,4 +1,4 @@
-"""The watch on the directory, and the news of it, numbered: who was away misses nothing."""
+"""The watch: looks for changes in the directory, and sends numbered news of them to every page that is open."""
 
 import asyncio
 import time
@@ -7,71 +7,86 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
-from recombine.record.codec import encode
-from recombine.serve.library import Library
+from recombine.record.codec import Record, encode
+from recombine.serve.library import Library, SweepProgress
+from recombine.serve.run_summary import RunSummary
 
 SECONDS_BETWEEN_LOOKS = 1.0
-PACE = 100.0  # times as long as a look takes, if that is longer: a large directory costs no more than a small one,
-SECONDS_AT_MOST = 10.0  # up to this
-SECONDS_BETWEEN_SIGNS = 15.0  # of life, so that nobody in between hangs up
+PACE = 100.0  # pause for so many times as long as a look takes: a large directory costs no more than a small one,
+LONGEST_PAUSE = 10.0  # seconds, up to this
+SECONDS_BETWEEN_SIGNS = 15.0  # signs of life, so that nothing on the way closes the connection
 MOST_NEWS = 1_000
-MOST_KEPT = 1 << 23  # characters of them
+MOST_CHARACTERS = 1 << 23  # of the news that are kept
+
+
+class DirectoryNews(Record, frozen=True):
+    """The difference between two looks at the directory."""
+
+    changed: tuple[RunSummary, ...]
+    """The runs that are new or have changed."""
+    gone: tuple[str, ...]
+    sweeps: tuple[SweepProgress, ...]
 
 
 class Watch:
-    """Looks at the directory once a second, for all clients together, while there are any."""
+    """Looks at the directory once a second, for all clients together, as long as there are any.
+
+    It keeps the last news with their numbers, so that a client that was disconnected gets all that it missed.
+    """
 
     def __init__(self, library: Library):
         self.library = library
         self.news: deque[tuple[int, str]] = deque()
-        self.kept = 0
-        self.number = int(time.time())  # above any that an earlier server has given: there is at most one a second
+        self.characters = 0
+        self.number = int(time.time())  # above any number of an earlier server: there is at most one a second
         self.followers = 0
-        self.cost, self.looked = 0.0, -SECONDS_BETWEEN_LOOKS
+        self.cost, self.looked_at = 0.0, -SECONDS_BETWEEN_LOOKS
         self.turn = asyncio.Lock()
         self.changed = asyncio.Event()
 
     async def look_once(self) -> None:
-        """Unless somebody has just looked."""
+        """Look at the directory, unless somebody has just looked."""
         async with self.turn:
-            pause = min(PACE * self.cost, SECONDS_AT_MOST)
-            if time.monotonic() - self.looked < max(SECONDS_BETWEEN_LOOKS, pause):
+            pause = min(PACE * self.cost, LONGEST_PAUSE)
+            if time.monotonic() - self.looked_at < max(SECONDS_BETWEEN_LOOKS, pause):
                 return
-            told = await asyncio.to_thread(self._look)
-            self.looked = time.monotonic()
-            if told is not None:
-                self._tell(told)
+            news = await asyncio.to_thread(self._look)
+            self.looked_at = time.monotonic()
+            if news is not None:
+                self._publish(news)
 
     def _look(self) -> str | None:
+        """The news as JSON; None where nothing has changed."""
         start = time.thread_time()
         changed, gone = self.library.refresh()
-        told = None
+        news = None
         if changed or gone:
-            news = {"changed": self.library.table(changed), "gone": gone, "sweeps": self.library.sweeps()}
-            told = encode(news)
+            table, sweeps = self.library.table(changed), self.library.sweeps()
+            news = encode(DirectoryNews(tuple(table), tuple(gone), tuple(sweeps)))
         self.cost = time.thread_time() - start
-        return told
+        return news
 
-    def _tell(self, told: str) -> None:
+    def _publish(self, news: str) -> None:
         self.number += 1
-        self.news.append((self.number, told))
-        self.kept += len(told)
-        while len(self.news) > 1 and (len(self.news) > MOST_NEWS or self.kept > MOST_KEPT):
-            self.kept -= len(self.news.popleft()[1])
+        self.news.append((self.number, news))
+        self.characters += len(news)
+        while len(self.news) > 1 and (len(self.news) > MOST_NEWS or self.characters > MOST_CHARACTERS):
+            self.characters -= len(self.news.popleft()[1])
         self.changed.set()
         self.changed = asyncio.Event()
 
-    async def go_on(self) -> None:
+    async def keep_looking(self) -> None:
+        """Look again and again; pause while nobody follows."""
         while True:
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
             if self.followers:
                 try:
                     await self.look_once()
-                except Exception:  # not to be silent about, nor to be deaf after
+                except Exception:  # print it, and continue to look
                     traceback.print_exc()
 
     async def follow(self, since: int) -> AsyncIterator[str]:
-        """News after number `since`, as server-sent events. Who has missed too much is told to begin again."""
+        """The news after number `since`, as server-sent events. A client that missed too much is told to start anew."""
         self.followers += 1
         try:
             yield ": welcome\n\n"
@@ -79,21 +94,22 @@ class Watch:
                 if not self.number - len(self.news) <= since <= self.number:
                     yield "event: again\ndata: {}\n\n"
                     since = self.number
-                waiting = self.changed
-                for number, told in [self.news[i] for i in range(since - self.number, 0)]:
-                    yield f"id: {number}\ndata: {told}\n\n"
+                next_change = self.changed
+                for number, news in [self.news[i] for i in range(since - self.number, 0)]:
+                    yield f"id: {number}\ndata: {news}\n\n"
                     since = number
                 if self.number > since:
                     continue
                 try:
-                    await asyncio.wait_for(waiting.wait(), SECONDS_BETWEEN_SIGNS)
+                    await asyncio.wait_for(next_change.wait(), SECONDS_BETWEEN_SIGNS)
                 except TimeoutError:
                     yield ": still here\n\n"
         finally:
             self.followers -= 1
 
 
-async def cancelled(task: asyncio.Task) -> None:
+async def cancel(task: asyncio.Task) -> None:
+    """Cancel a task, and wait until it has ended."""
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task

@@ -1,10 +1,11 @@
-"""One run, as the table of runs shows it. Whatever its files hold, reading them does no harm."""
+"""The summary of one run: a row of the table of runs. Reading it is safe, whatever the run's files contain."""
 
 import hashlib
 import json
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,21 +17,40 @@ from recombine.run.curve import curve_point
 from recombine.run.reader import is_alive, last_row, read_config, read_status
 from recombine.run.source import CONFIG, METRICS, SELECTION, STATUS, ArchiveSource, RunSource
 
-LONGEST = 300  # characters of a text that a file gives
+LONGEST_TEXT = 300  # characters of a text from a file
 
 FileStamp = tuple[int, int, int]
-Stamp = tuple[FileStamp, FileStamp, FileStamp, FileStamp]
-"""Of the configuration, the metrics, the status and the selection."""
+"""Changes when a file does: inode, size, time of the last change. All zero where there is no file."""
+NO_FILE: FileStamp = (0, 0, 0)
+
+
+class Stamp(NamedTuple):
+    """Changes when a run does: the stamps of its files."""
+
+    config: FileStamp
+    metrics: FileStamp
+    status: FileStamp
+    selection: FileStamp
+
+
+class FoundRun(NamedTuple):
+    """A place where a run was found."""
+
+    source: RunSource
+    stamp: Stamp
+    error: str | None = None
+    """The reason why nothing can be read from it: the archive is damaged, for example."""
 
 
 class RunSummary(Record, frozen=True, kw_only=True):
-    """A row of the table."""
+    """A row of the table of runs."""
 
     name: str
     """The run's path below the directory that is served."""
     study: str
     """The directory that it shares with other runs."""
     state: str
+    """The state in `status.json`, or `killed`, or `unreadable`."""
     step: int = 0
     model: str | None = None
     support: str | None = None
@@ -53,7 +73,7 @@ class RunSummary(Record, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class SeenRun:
-    """A run as it was when it was last looked at."""
+    """A run as it was when it was last read."""
 
     source: RunSource
     stamp: Stamp
@@ -68,83 +88,78 @@ class SeenRun:
     def path(self) -> Path:
         return self.source.path
 
-    @property
-    def selection(self) -> FileStamp:
-        """Changes when what a sweep selects by does."""
-        return self.stamp[3]
-
-    @property
-    def metrics(self) -> FileStamp:
-        """Changes when the metrics do."""
-        return self.stamp[1]
-
 
 def run_stamp(path: str) -> Stamp | None:
-    """What changes when a run directory does; None where there is no run."""
-    config, metrics, status, selection = (file_stamp(f"{path}/{name}") for name in (CONFIG, METRICS, STATUS, SELECTION))
-    is_run = any(config) or (any(metrics) and any(status))  # one that has lost its configuration is to be told of
-    return (config, metrics, status, selection) if is_run else None
+    """The stamp of a run directory; None where there is no run."""
+    stamp = Stamp(*(file_stamp(f"{path}/{name}") for name in (CONFIG, METRICS, STATUS, SELECTION)))
+    is_run = any(stamp.config) or (any(stamp.metrics) and any(stamp.status))  # shown also if it lost its configuration
+    return stamp if is_run else None
 
 
 def file_stamp(path: str) -> FileStamp:
     try:
         found = os.lstat(path)
     except (OSError, ValueError):
-        return 0, 0, 0
+        return NO_FILE
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def look(source: RunSource, name: str, stamp: Stamp, before: SeenRun | None = None) -> SeenRun:
-    """A run as its files tell it now. What stands in a configuration is taken from `before` where that is the same."""
+def read_summary(found: FoundRun, name: str, before: SeenRun | None = None) -> SeenRun:
+    """A run as its files are now. Its configuration is taken from `before` where the file has not changed."""
+    if found.error is not None:
+        return SeenRun(found.source, found.stamp, None, _unreadable(name, found.error))
     try:
-        return _look(source, name, stamp, before)
-    except Exception as error:  # whatever it is, the other runs are to be shown all the same
-        return SeenRun(source, stamp, None, _unreadable(name, type(error).__name__))
+        if before is None or before.stamp.config != found.stamp.config:
+            before = _with_config(found, name)
+        return replace(before, source=found.source, stamp=found.stamp, summary=_with_scores(before, found))
+    except Exception as error:  # anything can be in a file, and the other runs have to be shown all the same
+        return SeenRun(found.source, found.stamp, None, _unreadable(name, type(error).__name__))
 
 
 def _unreadable(name: str, why: str) -> RunSummary:
-    return RunSummary(name=name, study=_study(name), state="unreadable", error=why[:LONGEST])
+    return RunSummary(name=name, study=_study(name), state="unreadable", error=why[:LONGEST_TEXT])
 
 
 def _study(name: str) -> str:
     return Path(name).parent.as_posix()
 
 
-def _look(source: RunSource, name: str, stamp: Stamp, before: SeenRun | None) -> SeenRun:
-    if before is None or before.stamp[0] != stamp[0]:
-        before = _look_at_config(source, name, stamp)
+def _with_scores(before: SeenRun, found: FoundRun) -> RunSummary:
+    """The summary with what changes while a run trains: its state and its scores."""
     if before.config is None:
-        return replace(before, stamp=stamp)
+        return before.summary
+    source = found.source
     status, row = read_status(source), last_row(source)
     state, step, error = (status.state, status.step, status.error) if status else ("unknown", 0, None)
     if status is None:
         error = f"{STATUS} cannot be read"
     if state == "running" and not is_alive(source):
         state = "killed"
-    if row is None and stamp[1][1] and not error and source.has(METRICS):
+    if row is None and found.stamp.metrics[1] and not error:
         error = f"{METRICS} has no row that can be read"
-    scores = {}
-    if row is not None:
-        point = curve_point(row)
-        shown = ("loss", "in_dist", "ood", "control", "control_modules")
-        scores = {"measured": row.step} | {score: getattr(point, score) for score in shown}
-    summary = msgspec.structs.replace(
+    point = None if row is None else curve_point(row)
+    return msgspec.structs.replace(
         before.summary,
         state=state,
         step=step if row is None else max(step, row.step),
+        measured=None if point is None else point.step,
+        loss=None if point is None else point.loss,
+        in_dist=None if point is None else point.in_dist,
+        ood=None if point is None else point.ood,
+        control=None if point is None else point.control,
+        control_modules=None if point is None else point.control_modules,
         playable=source.has_parameters(),
-        error=None if error is None else error[:LONGEST],
-        **(dict.fromkeys(("measured", "loss", "in_dist", "ood", "control", "control_modules")) | scores),
+        error=None if error is None else error[:LONGEST_TEXT],
     )
-    return replace(before, source=source, stamp=stamp, summary=summary)
 
 
-def _look_at_config(source: RunSource, name: str, stamp: Stamp) -> SeenRun:
+def _with_config(found: FoundRun, name: str) -> SeenRun:
+    """A run of which only the configuration was read."""
     try:
-        config = read_config(source)
-    except Exception as error:  # anything can stand in a file
+        config = read_config(found.source)
+    except Exception as error:  # anything can be in a file
         why = error.expected if isinstance(error, InputError) else type(error).__name__
-        return SeenRun(source, stamp, None, _unreadable(name, f"{CONFIG}: {why}"))
+        return SeenRun(found.source, found.stamp, None, _unreadable(name, f"{CONFIG}: {why}"))
     task = config.task
     summary = RunSummary(
         name=name,
@@ -157,13 +172,13 @@ def _look_at_config(source: RunSource, name: str, stamp: Stamp) -> SeenRun:
         configuration=_digest(replace(config, seed=0)),
         sizes=(task.input_dim, task.hidden_dim, task.num_modules, task.episode_length),
     )
-    return SeenRun(source, stamp, config, summary)
+    return SeenRun(found.source, found.stamp, config, summary)
 
 
 def _digest(config: Config) -> str:
     return hashlib.sha256(json.dumps(config_tables(config), sort_keys=True).encode()).hexdigest()[:12]
 
 
-def is_running(seen: SeenRun) -> bool:
-    """Whether its process has to be looked for, each time."""
+def may_be_killed(seen: SeenRun) -> bool:
+    """Whether the run's process has to be looked for, although no file has changed."""
     return seen.summary.state == "running" and not isinstance(seen.source, ArchiveSource)

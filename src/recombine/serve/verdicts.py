@@ -1,97 +1,135 @@
-"""The verdicts on a study so far: judged anew when its runs change, but not all the time."""
+"""The verdicts on a study so far: judged again when its runs change, but not all the time."""
 
 import asyncio
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from recombine.errors import InputError
-from recombine.serve.budget import BURST, SHARE, Allowance
-from recombine.serve.busy import Load
+from recombine.record.codec import Record
+from recombine.serve.budget import BURST, SHARE, Budget
+from recombine.serve.busy import Busyness
 from recombine.serve.library import Library
-from recombine.serve.run_summary import SeenRun
+from recombine.serve.run_summary import SeenRun, Stamp
 
 if TYPE_CHECKING:
     from recombine.study.verdict import Verdict
 
-LARGEST = 1 << 26  # bytes of metrics: judging needs them all at once, and many times that of memory
-PACE = 10.0  # times as long as judging took, until a study is judged again; on a busy machine, see the allowance
+LARGEST = 1 << 26  # bytes of metrics: judging reads all of them at once, and takes many times that of memory
+PACE = 10.0  # pause for so many times as long as judging took; on a busy machine, the budget adds to it
+
+
+class ShownPart(Record, frozen=True):
+    """One measured comparison of a claim, in words."""
+
+    state: str
+    text: str
+
+
+class ShownVerdict(Record, frozen=True):
+    """A verdict as the page shows it."""
+
+    number: int
+    claim: str
+    state: str
+    note: str
+    parts: tuple[ShownPart, ...]
+
+
+class VerdictsAnswer(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """The verdicts on a study, or the reason why there are none."""
+
+    verdicts: tuple[ShownVerdict, ...]
+    left_out: tuple[str, ...] = ()
+    """The runs that cannot be read."""
+    again: float | None = None
+    """The seconds after which there will be newer verdicts than these."""
+    error: str | None = None
 
 
 class Judged(NamedTuple):
-    """What was answered, about which state of the runs, and when it may be worked out anew."""
+    """An answer, the state of the runs that it is about, and the time from which they may be judged again."""
 
-    stamps: list[Any]
-    answer: dict[str, Any]
+    stamps: list[Stamp]
+    answer: VerdictsAnswer
     until: float
 
 
 class Verdicts:
-    """`await verdicts.of(study)`: from memory, unless there is something new and it is time for it."""
+    """Answers from memory, unless the study's runs have changed and it is time to judge them again."""
 
-    def __init__(self, library: Library, share: float = SHARE, load: Load | None = None):
+    def __init__(self, library: Library, share: float = SHARE, busyness: Busyness | None = None):
         self.library = library
-        self.kept: dict[str, Judged] = {}
-        self.spent = 0.0
-        self.allowance = Allowance(share / 3, BURST / 3, used=lambda: self.spent, load=load)  # of all studies together
+        self.judged: dict[str, Judged] = {}
+        self.seconds_used = 0.0
+        used = lambda: self.seconds_used  # noqa: E731
+        self.budget = Budget(share / 3, BURST / 3, time_used=used, busyness=busyness)  # of all studies together
         self.turn = asyncio.Lock()
 
-    async def of(self, study: str) -> dict[str, Any]:
-        """`again` tells in how many seconds there will be something newer than this."""
+    async def answer(self, study: str) -> VerdictsAnswer:
         if study not in self.library.studies():
             raise InputError("study", study, "no such directory of runs here")
         async with self.turn:
             runs = [seen for seen in self.library.runs.values() if seen.summary.study == study]
             stamps = [seen.stamp for seen in runs]
-            known = self.kept.get(study)
+            known = self.judged.get(study)
             if known and known.stamps == stamps:
                 return known.answer
-            wait = max(self.allowance.owed(), known.until - time.monotonic() if known else 0.0)
+            wait = max(self.budget.seconds_to_wait(), known.until - time.monotonic() if known else 0.0)
             if wait > 0:
-                return (known.answer if known else {"verdicts": []}) | {"again": round(max(1.0, wait), 1)}
-            answer, seconds = await asyncio.to_thread(_timed, runs, self.library.root)
-            self.spent += seconds
-            self.kept[study] = Judged(stamps, answer, time.monotonic() + PACE * seconds)
+                answer = known.answer if known else VerdictsAnswer(verdicts=())
+                return msgspec.structs.replace(answer, again=round(max(1.0, wait), 1))
+            answer, seconds = await asyncio.to_thread(_judge_and_time, runs, self.library.root)
+            self.seconds_used += seconds
+            self.judged[study] = Judged(stamps, answer, time.monotonic() + PACE * seconds)
             return answer
 
 
-def _timed(runs: list[SeenRun], root: Path) -> tuple[dict[str, Any], float]:
+def _judge_and_time(runs: list[SeenRun], root: Path) -> tuple[VerdictsAnswer, float]:
     start = time.thread_time()
     return _judge(runs, root), time.thread_time() - start
 
 
-def _shown(verdict: "Verdict") -> dict[str, Any]:
-    from recombine.terminal.markdown import criterion, measured
-
-    parts = [(part.state, f"{part.statistic}: {measured(part)}, holds if {criterion(part)}") for part in verdict.parts]
-    shown = {name: getattr(verdict, name) for name in ("number", "claim", "state", "note")}
-    return shown | {"parts": [{"state": state, "text": text} for state, text in parts]}
-
-
-def _judge(runs: list[SeenRun], root: Path) -> dict[str, Any]:
+def _judge(runs: list[SeenRun], root: Path) -> VerdictsAnswer:
     from recombine.run.reader import read_run
     from recombine.run.source import REFERENCES
     from recombine.study.collect import study_of
     from recombine.study.verdict import judge
 
-    size = sum(seen.metrics[1] for seen in runs)
+    readable = [seen for seen in runs if seen.config is not None]
+    size = sum(seen.stamp.metrics[1] for seen in readable)
     if size > LARGEST:
-        return {"error": f"{size >> 20} MB of metrics are too many to judge here: recombine report does"}
-    read, left_out = [], []
-    for seen in sorted(runs, key=lambda seen: seen.name):
+        too_many = f"{size >> 20} MB of metrics are too many to judge here: recombine report does"
+        return VerdictsAnswer(verdicts=(), error=too_many)
+    read, left_out = [], [seen.name for seen in runs if seen.config is None]
+    for seen in readable:
         try:
             run = read_run(seen.source, scorecard=False)
-            linked = (seen.path.parent / REFERENCES).is_symlink()  # elsewhere, where nothing is read
+            linked = (seen.path.parent / REFERENCES).is_symlink()  # a link may lead anywhere: it is not followed
             read.append(replace(run, references=None) if linked else run)
-        except Exception:  # anything can stand in a file; it must not keep the others from being judged
+        except Exception:  # anything can be in a file, and the other runs have to be judged all the same
             left_out.append(seen.name)
+    missing = tuple(sorted(left_out))
     if not read:
-        return {"error": "no run here can be read", "left_out": left_out}
+        return VerdictsAnswer(verdicts=(), left_out=missing, error="no run here can be read")
     try:
-        return {"verdicts": [_shown(verdict) for verdict in judge(study_of(read))], "left_out": left_out}
-    except InputError as error:  # it names paths, of which the page's reader knows the part below the directory
-        why = error.expected.replace(f"{root}/", "")
-        return {"error": f"no verdicts: some of these runs {why}", "left_out": left_out}
-    except Exception as error:  # rows of metrics that are JSON, and not what a run writes
-        return {"error": f"{type(error).__name__}: {error}", "left_out": left_out}
+        verdicts = tuple(_shown(verdict) for verdict in judge(study_of(read)))
+        return VerdictsAnswer(verdicts=verdicts, left_out=missing)
+    except InputError as error:  # its text names paths, of which the page's reader knows the part below the directory
+        why = f"no verdicts: some of these runs {error.expected.replace(f'{root}/', '')}"
+    except Exception as error:  # metrics of the right types, but with numbers that no run writes
+        why = f"{type(error).__name__}: {error}"
+    return VerdictsAnswer(verdicts=(), left_out=missing, error=why)
+
+
+def _shown(verdict: "Verdict") -> ShownVerdict:
+    from recombine.terminal.markdown import criterion, measured
+
+    parts = tuple(
+        ShownPart(part.state, f"{part.statistic}: {measured(part)}, holds if {criterion(part)}")
+        for part in verdict.parts
+    )
+    return ShownVerdict(verdict.number, verdict.claim, verdict.state, verdict.note, parts)

@@ -1,4 +1,4 @@
-"""The runs of a study, read from their directories or archives alone, and refused if they do not compare."""
+"""The runs of a study, read from directories or archives; refused if they do not compare."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Panel D compares two supports; on which masks? On each support's own held-out masks, or on those outside both."""
+"""The masks of panel D: each support's own held-out masks, or those outside both supports."""
 
 from recombine import paper
 from recombine.record.score import SplitScore, pooled_r2

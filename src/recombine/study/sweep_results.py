@@ -4,7 +4,7 @@ Selecting and reporting are kept apart: `select_ood` and `select_in_dist` are sc
 `ood` and `in_dist` those of the last row of metrics.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from recombine.errors import InputError
 from recombine.jobs.grid import value_name
 from recombine.jobs.sweep import read_list
+from recombine.record.codec import Record
 from recombine.record.sweep import SweepLine
 from recombine.run.archive import open_archive, split_path
 from recombine.run.reader import last_row, read_selection, read_status
@@ -21,11 +22,12 @@ from recombine.study.statistics import band
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+FieldValue = str | int | float | bool | None
 SCORES = ("select_ood", "select_in_dist", "ood", "in_dist")
 COLUMNS = ("name", "configuration", "seed", "num_steps", "state", "step", *SCORES)
 
 
-class Mean(NamedTuple):
+class Mean(Record, frozen=True):
     """Over seeds, with the band around it."""
 
     mean: float
@@ -33,22 +35,29 @@ class Mean(NamedTuple):
     high: float | None
 
 
-class Ranked(NamedTuple):
+class Ranked(Record, frozen=True):
     """A configuration all of whose seeds are done."""
 
     configuration: str
-    point: Mapping[str, Any]
+    point: dict[str, FieldValue]
     seeds: int
     scores: dict[str, Mean]
     """By name, as in SCORES; one that no run has is left out."""
 
 
-class Importance(NamedTuple):
+class MeanAt(Record, frozen=True):
+    """The mean score of the configurations that have a value."""
+
+    value: FieldValue
+    mean: float
+
+
+class Importance(Record, frozen=True):
     """How much of the variance between configurations a field explains by itself, and the mean at each value."""
 
     field: str
     share: float
-    means: list[tuple[Any, float]]
+    means: tuple[MeanAt, ...]
 
 
 class SweepResults(NamedTuple):
@@ -182,7 +191,8 @@ def _importance(ranked: Sequence[Ranked], field: str, by: str) -> Importance | N
     total = sum((value - mean) ** 2 for value in values)
     means = {value: sum(group) / len(group) for value, group in groups.items()}
     between = sum(len(groups[value]) * (found - mean) ** 2 for value, found in means.items())
-    return Importance(field, between / total, sorted(means.items(), key=_order)) if total > 0 else None
+    ordered = tuple(MeanAt(value, found) for value, found in sorted(means.items(), key=_order))
+    return Importance(field, between / total, ordered) if total > 0 else None
 
 
 def _order(entry: tuple[Any, float]) -> tuple[str, Any]:

@@ -1,4 +1,4 @@
-"""How numbers, models, splits, references and verdicts are written for people: on pages, in tables, in Markdown."""
+"""How numbers, models, splits, references and verdicts are written for people."""
 
 from collections.abc import Iterable, Sequence
 from statistics import fmean

@@ -1,1 +1,4 @@
-"""Masks and supports: which combinations of modules are trained on, and which are held out. No JAX here."""
+"""Masks and supports: which combinations of modules are trained on, and which are held out.
+
+Nothing here needs JAX.
+"""

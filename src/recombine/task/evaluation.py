@@ -1,4 +1,7 @@
-"""The episodes that a run is measured on. A seed's episodes are the same for every model and every snapshot."""
+"""The episodes that a run is measured on.
+
+A seed's episodes are the same for every model and every snapshot.
+"""
 
 from collections.abc import Iterator
 from math import comb

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import NamedTuple, get_args
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from recombine.checks import check_choice, check_size
+from recombine.numerics import exact_jit
 from recombine.stream import Stream, stream_key
 from recombine.support.mask import Mask
 from recombine.support.split import CONTROL_SPLITS, Split
@@ -73,5 +73,5 @@ def teacher_axis(split: Split) -> int | None:
     return 0 if split in CONTROL_SPLITS else None
 
 
-_jit_episodes = eqx.filter_jit(sample_episodes)
-_jit_control = eqx.filter_jit(sample_control_episodes)
+_jit_episodes = exact_jit(sample_episodes)
+_jit_control = exact_jit(sample_control_episodes)

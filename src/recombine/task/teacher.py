@@ -13,9 +13,9 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, Key
 
-import recombine.numerics  # noqa: F401
 from recombine.config.schema import Config
 from recombine.errors import InputError
+from recombine.numerics import exact_jit
 from recombine.stream import Stream, stream_key
 from recombine.support.mask import Mask, active_modules
 from recombine.support.support import Support
@@ -94,4 +94,4 @@ def check_teacher(teacher: Teacher, masks: Sequence[Mask]) -> None:
             raise InputError("teacher.theta", 0.0, f"all modules of the mask ({modules}) are 0: W has operator norm 0")
 
 
-_jit_init_teacher = eqx.filter_jit(init_teacher)
+_jit_init_teacher = exact_jit(init_teacher)

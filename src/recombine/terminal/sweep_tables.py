@@ -9,22 +9,35 @@ from rich.table import Table
 from rich.text import Text
 
 from recombine.jobs.grid import short_names
-from recombine.study.sweep_results import SCORE_WORDS, SCORES, Ranked, SweepResults, mean_text, value_text, varied
+from recombine.record.codec import Record, plain
+from recombine.study.sweep_results import (
+    SCORE_WORDS,
+    SCORES,
+    Importance,
+    Ranked,
+    SweepResults,
+    mean_text,
+    value_text,
+    varied,
+)
 
 WIDEST = 10_000  # of a table that no terminal has to show
 
 
-def results_as_dict(results: SweepResults, top: int) -> dict[str, Any]:
-    return {
-        "states": results.states,
-        "selected_by": results.selected_by,
-        "best": [_as_dict(one) for one in results.ranked[:top]],
-        "best_in_dist": _as_dict(results.best_in_dist) if results.best_in_dist else None,
-        "importance": [
-            {"field": one.field, "share": one.share, "means": [{"value": v, "mean": m} for v, m in one.means]}
-            for one in results.importance
-        ],
-    }
+class SweepSummary(Record, frozen=True):
+    """What `recombine sweep results --json` prints."""
+
+    states: dict[str, int]
+    selected_by: str
+    best: list[dict[str, Any]]
+    best_in_dist: dict[str, Any] | None
+    importance: list[Importance]
+
+
+def summary_of(results: SweepResults, top: int) -> SweepSummary:
+    best_in_dist = _flat(results.best_in_dist) if results.best_in_dist else None
+    best = [_flat(one) for one in results.ranked[:top]]
+    return SweepSummary(results.states, results.selected_by, best, best_in_dist, results.importance)
 
 
 def print_results(results: SweepResults, top: int) -> None:
@@ -45,7 +58,7 @@ def print_results(results: SweepResults, top: int) -> None:
     if results.importance:
         table = Table("field", "share of variance", "mean at each value", box=SIMPLE_HEAD, pad_edge=False)
         for one in results.importance:
-            means = ", ".join(f"{value_text(value)}: {mean:.3f}" for value, mean in one.means)
+            means = ", ".join(f"{value_text(at.value)}: {at.mean:.3f}" for at in one.means)
             table.add_row(Text(one.field), f"{one.share:.0%}", Text(means))
         console.print(table)
 
@@ -85,6 +98,7 @@ def seeds_text(ranked: Sequence[Ranked]) -> str:
     return f"{fewest} to {most} seeds" if fewest < most else f"{most} seed{'s' * (most > 1)}"
 
 
-def _as_dict(one: Ranked) -> dict[str, Any]:
-    scores = {name: mean._asdict() for name, mean in one.scores.items()}
-    return {"configuration": one.configuration, "point": one.point, "seeds": one.seeds, **scores}
+def _flat(one: Ranked) -> dict[str, Any]:
+    """With the scores beside the other fields."""
+    fields = plain(one)
+    return fields | fields.pop("scores")

@@ -1,4 +1,4 @@
-"""Tables for the terminal: supports, scores, verdicts, and the plain table that all of them are."""
+"""Tables for the terminal: supports, scores, verdicts."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from recombine.config.schema import Config
 from recombine.errors import InputError
+from recombine.numerics import exact_jit
 from recombine.train.step import State, Tasks, compiled_part, train_step
 
 # A dispatch runs as many steps as take about this long, so that a signal need not wait longer for its answer.
@@ -168,7 +169,7 @@ def many_steps(
     return Steps(eqx.combine(arrays, rest), losses, done, finite)
 
 
-@eqx.filter_jit
+@exact_jit
 def run_steps(
     config: Config,
     seed: UInt32[Array, ""],
@@ -194,7 +195,7 @@ def run_steps(
     return steps._replace(state=eqx.combine(steps.state, rest))
 
 
-@eqx.filter_jit
+@exact_jit
 def run_steps_vmapped(
     config: Config,
     seeds: UInt32[Array, "S"],

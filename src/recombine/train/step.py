@@ -18,6 +18,7 @@ from recombine.model.batch import PLAIN, given_latent, predict_batch, products
 from recombine.model.build import build_model
 from recombine.model.interface import Model
 from recombine.model.trunk import TrunkModel
+from recombine.numerics import exact_jit
 from recombine.stream import Stream, stream_key
 from recombine.support.support import Support
 from recombine.task.episode import Episode, sample_episodes
@@ -68,7 +69,7 @@ def compiled_part(config: Config) -> Config:
 def init_state(config: Config) -> State:
     # Compiled as a whole: drawing the arrays one by one compiles each of them.
     static = replace(config, seed=0, teacher_seed=None)
-    model = eqx.filter_jit(build_model)(static, key=stream_key(config.seed, Stream.init))
+    model = exact_jit(build_model)(static, key=stream_key(config.seed, Stream.init))
     return State(model, make_optimizer(config.optimizer).init(eqx.filter(model, eqx.is_inexact_array)))
 
 

@@ -1,4 +1,5 @@
-"""The peers: the same training job, written the way users of other libraries write it.
+"""The peers: the same training, written as users of other libraries write it.
 
-Each peer is a module with `REQUIRES`, the packages it imports, and `make_stepper`, which readies a job for training.
+Each peer is a module with two names: `REQUIRES`, the packages that it imports, and `make_stepper`, which prepares the
+training of a `PeerSetting`.
 """

@@ -1,7 +1,7 @@
 # pyright: reportMissingImports=false
 """Flax linen with Optax: stock layers, a `TrainState`, and one jitted step per call.
 
-There is no position bias: Flax's attention has none built in, so this peer does a little less than the paper's model.
+There is no position bias: Flax's attention has none built in. So this peer does a little less than the paper's model.
 AdamW decays all parameters, as it does by default.
 """
 
@@ -15,7 +15,7 @@ from flax.training.train_state import TrainState
 from jaxtyping import Array, Float, Key
 
 from recombine.bench.peer.jax_task import Episodes, init_teacher, sample_episodes
-from recombine.bench.peer.job import Job, Stepper
+from recombine.bench.setting import PeerSetting, Stepper
 
 __all__ = ["REQUIRES", "make_stepper"]
 
@@ -25,22 +25,22 @@ EPSILON = 1e-5  # of every LayerNorm, as in the other contenders; Flax has 1e-6 
 
 
 class Block(nn.Module):
-    """Attention, then feedforward, each on the normalised stream and added to it."""
+    """Attention, then feedforward: each reads the normalised stream and adds to it."""
 
-    job: Job
+    setting: PeerSetting
 
     @nn.compact
     def __call__(self, X: Float[Array, "B tokens embed"]) -> Float[Array, "B tokens embed"]:
-        width = self.job.embed_dim
-        X = X + nn.MultiHeadDotProductAttention(num_heads=self.job.num_heads)(nn.LayerNorm(EPSILON)(X))
-        hidden = nn.gelu(nn.Dense(self.job.ffn_factor * width)(nn.LayerNorm(EPSILON)(X)), approximate=False)
+        width = self.setting.embed_dim
+        X = X + nn.MultiHeadDotProductAttention(num_heads=self.setting.num_heads)(nn.LayerNorm(EPSILON)(X))
+        hidden = nn.gelu(nn.Dense(self.setting.ffn_factor * width)(nn.LayerNorm(EPSILON)(X)), approximate=False)
         return X + nn.Dense(width)(hidden)
 
 
 class Trunk(nn.Module):
-    """(x₁, y₁), …, (x_{N−1}, y_{N−1}), (last_x, 0) through all layers; the last token's state."""
+    """(x₁, y₁), …, (x_{N−1}, y_{N−1}), (last_x, 0) through all layers; returns the last token's state."""
 
-    job: Job
+    setting: PeerSetting
 
     @nn.compact
     def __call__(
@@ -48,50 +48,50 @@ class Trunk(nn.Module):
     ) -> Float[Array, "B embed"]:
         x = jnp.concatenate([context_x, last_x[:, None]], axis=1)
         y = jnp.pad(context_y, ((0, 0), (0, 1)))
-        X = nn.Dense(self.job.embed_dim)(jnp.concatenate([x, y[..., None]], axis=-1))
-        for _ in range(self.job.num_layers):
-            X = Block(self.job)(X)
+        X = nn.Dense(self.setting.embed_dim)(jnp.concatenate([x, y[..., None]], axis=-1))
+        for _ in range(self.setting.num_layers):
+            X = Block(self.setting)(X)
         return nn.LayerNorm(EPSILON)(X)[:, -1]
 
 
 class Transformer(nn.Module):
     """A trunk that sees the query, and a readout."""
 
-    job: Job
+    setting: PeerSetting
 
     @nn.compact
     def __call__(
         self, context_x: Float[Array, "B context d"], context_y: Float[Array, "B context"], query_x: Float[Array, "B d"]
     ) -> Float[Array, "B"]:
-        return nn.Dense(1)(Trunk(self.job)(context_x, context_y, query_x)).squeeze(-1)
+        return nn.Dense(1)(Trunk(self.setting)(context_x, context_y, query_x)).squeeze(-1)
 
 
 class Hypertransformer(nn.Module):
-    """A trunk that sees zeros for the query and infers z; then readout(σ(W x)) with W = Σ_m z_m θ_m."""
+    """A trunk that sees zeros for the query and infers z. The prediction is readout(σ(W x)) with W = Σ_m z_m θ_m."""
 
-    job: Job
+    setting: PeerSetting
 
     @nn.compact
     def __call__(
         self, context_x: Float[Array, "B context d"], context_y: Float[Array, "B context"], query_x: Float[Array, "B d"]
     ) -> Float[Array, "B"]:
-        job = self.job
-        z = nn.Dense(job.latent_dim)(Trunk(job)(context_x, context_y, jnp.zeros_like(query_x)))
-        init = nn.initializers.normal(1 / sqrt(job.latent_dim * job.input_dim))
-        theta = self.param("theta", init, (job.latent_dim, job.main_hidden_dim, job.input_dim))
+        setting = self.setting
+        z = nn.Dense(setting.latent_dim)(Trunk(setting)(context_x, context_y, jnp.zeros_like(query_x)))
+        init = nn.initializers.normal(1 / sqrt(setting.latent_dim * setting.input_dim))
+        theta = self.param("theta", init, (setting.latent_dim, setting.main_hidden_dim, setting.input_dim))
         W = jnp.einsum("bm,mhd->bhd", z, theta)
         hidden = nn.gelu(jnp.einsum("bhd,bd->bh", W, query_x), approximate=False)
         return nn.Dense(1)(hidden).squeeze(-1)
 
 
-def build_state(key: Key[Array, ""], job: Job) -> TrainState:
+def build_state(key: Key[Array, ""], setting: PeerSetting) -> TrainState:
     """The model, its parameters and the optimiser."""
-    model = Transformer(job) if job.kind == "transformer" else Hypertransformer(job)
-    context_x = jnp.zeros((1, job.episode_length - 1, job.input_dim))
+    model = Transformer(setting) if setting.kind == "transformer" else Hypertransformer(setting)
+    context_x = jnp.zeros((1, setting.episode_length - 1, setting.input_dim))
     variables = jax.jit(model.init)(key, context_x, context_x[..., 0], context_x[:, 0])
-    schedule = optax.cosine_decay_schedule(job.learning_rate, job.num_steps)
+    schedule = optax.cosine_decay_schedule(setting.learning_rate, setting.num_steps)
     optimizer = optax.chain(
-        optax.clip_by_global_norm(job.clip_norm), optax.adamw(schedule, weight_decay=job.weight_decay)
+        optax.clip_by_global_norm(setting.clip_norm), optax.adamw(schedule, weight_decay=setting.weight_decay)
     )
     return TrainState.create(apply_fn=model.apply, params=variables["params"], tx=optimizer)
 
@@ -101,15 +101,15 @@ def query_loss(state: TrainState, params: optax.Params, episodes: Episodes) -> F
     return jnp.mean((prediction - episodes.query_y) ** 2)
 
 
-def make_stepper(job: Job) -> Stepper:
-    init_key, teacher_key, data_key = jax.random.split(jax.random.key(job.seed), 3)
-    teacher = init_teacher(teacher_key, job)
-    masks = jnp.array(job.masks, jnp.float32)
-    state = build_state(init_key, job)
+def make_stepper(setting: PeerSetting) -> Stepper:
+    init_key, teacher_key, data_key = jax.random.split(jax.random.key(setting.seed), 3)
+    teacher = init_teacher(teacher_key, setting)
+    masks = jnp.array(setting.masks, jnp.float32)
+    state = build_state(init_key, setting)
 
     @jax.jit
     def train_step(state: TrainState) -> tuple[TrainState, Float[Array, ""]]:
-        episodes = sample_episodes(jax.random.fold_in(data_key, state.step), job, teacher, masks)
+        episodes = sample_episodes(jax.random.fold_in(data_key, state.step), setting, teacher, masks)
         loss, gradient = jax.value_and_grad(lambda params: query_loss(state, params, episodes))(state.params)
         return state.apply_gradients(grads=gradient), loss
 

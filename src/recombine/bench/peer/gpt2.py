@@ -1,9 +1,10 @@
 # pyright: reportMissingImports=false
-"""Hugging Face's GPT-2, as dtsip/in-context-learning uses it: x and y are separate tokens.
+"""Hugging Face's GPT-2, with x and y as separate tokens.
 
-x₁, y₁, …, x_{N−1}, y_{N−1}, x_N are 2N − 1 tokens, read in by one linear layer (a y is filled up with zeros), and the
-last one is read out. The backbone is causal and has learned absolute positions, for it has no other: the paper's
-attention has no mask, and relative positions. The loss is taken at the query alone, as in the paper, not at every y.
+The model is that of dtsip/in-context-learning. An episode x₁, y₁, …, x_{N−1}, y_{N−1}, x_N is 2N − 1 tokens. One linear
+layer reads them in (zeros fill up a y), and the prediction is read out of the last one. GPT-2 is causal and has learned
+absolute positions, where the paper's attention has no mask and relative positions. The loss is that of the query alone,
+as in the paper, not that of every y.
 """
 
 import torch
@@ -13,7 +14,7 @@ from torch.nn import functional as F
 from transformers import GPT2Config, GPT2Model
 
 from recombine.bench.peer import torch_eager
-from recombine.bench.peer.job import Job, Stepper
+from recombine.bench.setting import PeerSetting, Stepper
 
 __all__ = ["REQUIRES", "make_stepper"]
 
@@ -21,22 +22,22 @@ REQUIRES: tuple[str, ...] = ("torch", "transformers")
 
 
 class GPT2Trunk(nn.Module):
-    """x₁, y₁, …, x_{N−1}, y_{N−1}, last_x through all layers; the last token's state."""
+    """x₁, y₁, …, x_{N−1}, y_{N−1}, last_x through all layers; returns the last token's state."""
 
-    def __init__(self, job: Job):
+    def __init__(self, setting: PeerSetting):
         super().__init__()
-        self.read_in = nn.Linear(job.input_dim, job.embed_dim)
+        self.read_in = nn.Linear(setting.input_dim, setting.embed_dim)
         self.backbone = GPT2Model(
             GPT2Config(
-                vocab_size=1,  # there are no words; the default's 50257 rows would only take memory
+                vocab_size=1,  # there are no words; the default of 50257 rows would only take memory
                 bos_token_id=None,
                 eos_token_id=None,
-                n_positions=2 * job.episode_length - 1,
-                n_embd=job.embed_dim,
-                n_layer=job.num_layers,
-                n_head=job.num_heads,
-                n_inner=job.ffn_factor * job.embed_dim,
-                activation_function="gelu",  # the exact one, as in the paper; GPT-2's own is an approximation
+                n_positions=2 * setting.episode_length - 1,
+                n_embd=setting.embed_dim,
+                n_layer=setting.num_layers,
+                n_head=setting.num_heads,
+                n_inner=setting.ffn_factor * setting.embed_dim,
+                activation_function="gelu",  # the exact GELU, as in the paper; GPT-2's default is an approximation
                 resid_pdrop=0.0,
                 embd_pdrop=0.0,
                 attn_pdrop=0.0,
@@ -56,10 +57,10 @@ class GPT2Trunk(nn.Module):
         return self.backbone(inputs_embeds=self.read_in(tokens)).last_hidden_state[:, -1]
 
 
-def build_model(job: Job) -> nn.Module:
-    torch.manual_seed(job.seed)
-    return torch_eager.add_head(job, GPT2Trunk(job))
+def build_model(setting: PeerSetting) -> nn.Module:
+    torch.manual_seed(setting.seed)
+    return torch_eager.add_head(setting, GPT2Trunk(setting))
 
 
-def make_stepper(job: Job) -> Stepper:
-    return torch_eager.train(job, build_model(job))
+def make_stepper(setting: PeerSetting) -> Stepper:
+    return torch_eager.train(setting, build_model(setting))

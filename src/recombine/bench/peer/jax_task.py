@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from recombine.bench.peer.job import Job
+from recombine.bench.setting import PeerSetting
 
 
 class Teacher(NamedTuple):
@@ -27,28 +27,32 @@ class Episodes(NamedTuple):
     latent: Float[Array, "B M"]
 
 
-def init_teacher(key: Key[Array, ""], job: Job) -> Teacher:
-    """Entries from normals of standard deviation 1/√M and 1/√h, cut at two of them."""
+def init_teacher(key: Key[Array, ""], setting: PeerSetting) -> Teacher:
+    """Normal entries with the standard deviations 1/√M and 1/√h, truncated at two standard deviations."""
     theta_key, a_key = jax.random.split(key)
-    theta = jax.random.truncated_normal(theta_key, -2.0, 2.0, (job.num_modules, job.hidden_dim, job.input_dim))
-    a = jax.random.truncated_normal(a_key, -2.0, 2.0, (job.hidden_dim,))
-    return Teacher(theta / sqrt(job.num_modules), a / sqrt(job.hidden_dim))
+    theta = jax.random.truncated_normal(
+        theta_key, -2.0, 2.0, (setting.num_modules, setting.hidden_dim, setting.input_dim)
+    )
+    a = jax.random.truncated_normal(a_key, -2.0, 2.0, (setting.hidden_dim,))
+    return Teacher(theta / sqrt(setting.num_modules), a / sqrt(setting.hidden_dim))
 
 
 def sample_latents(key: Key[Array, ""], mask: Float[Array, "B M"]) -> Float[Array, "B M"]:
     """z ~ Exp(1)ᴹ;  z ← z ⊙ m;  z ← z / ‖z‖₁;  z ← ½ (z + m)."""
     z = jax.random.exponential(key, mask.shape)
-    z = jnp.maximum(z, jnp.finfo(z.dtype).tiny) * mask  # JAX may draw exactly 0, which alone on its mask would be 0/0
+    z = jnp.maximum(z, jnp.finfo(z.dtype).tiny) * mask  # JAX may draw exactly 0: a mask of one module would give 0/0
     return 0.5 * (z / z.sum(axis=-1, keepdims=True) + mask)
 
 
-def sample_episodes(key: Key[Array, ""], job: Job, teacher: Teacher, masks: Float[Array, "S M"]) -> Episodes:
-    """y = aᵀ σ(W x) with W = Σ_m z_m θ_m divided by its operator norm, x ~ U(−√3, √3); the last pair is the query."""
+def sample_episodes(
+    key: Key[Array, ""], setting: PeerSetting, teacher: Teacher, masks: Float[Array, "S M"]
+) -> Episodes:
+    """y = aᵀ σ(W x), where W is Σ_m z_m θ_m over its operator norm, and x ~ U(−√3, √3). The last pair is the query."""
     mask_key, latent_key, input_key = jax.random.split(key, 3)
-    z = sample_latents(latent_key, masks[jax.random.randint(mask_key, (job.batch_size,), 0, len(masks))])
+    z = sample_latents(latent_key, masks[jax.random.randint(mask_key, (setting.batch_size,), 0, len(masks))])
     W = jnp.einsum("bm,mhd->bhd", z, teacher.theta)
     W = W / jnp.linalg.norm(W, ord=2, axis=(-2, -1), keepdims=True)
-    shape = (job.batch_size, job.episode_length, job.input_dim)
+    shape = (setting.batch_size, setting.episode_length, setting.input_dim)
     x = jax.random.uniform(input_key, shape, minval=-sqrt(3), maxval=sqrt(3))
     y = jax.nn.gelu(x @ W.mT, approximate=False) @ teacher.a
     return Episodes(x[:, :-1], y[:, :-1], x[:, -1], y[:, -1], z)

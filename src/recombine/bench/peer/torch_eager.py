@@ -1,7 +1,7 @@
 # pyright: reportMissingImports=false
 """PyTorch, eager: the stock `nn.TransformerEncoder`, and the training loop of the tutorials.
 
-There is no position bias: PyTorch's layers have none built in, so this peer does a little less than the paper's model.
+There is no position bias: PyTorch's layers have none built in. So this peer does a little less than the paper's model.
 AdamW decays all parameters, as it does by default.
 """
 
@@ -12,8 +12,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from recombine.bench.peer.job import Job, Stepper
 from recombine.bench.peer.torch_task import Episodes, init_teacher, sample_episodes
+from recombine.bench.setting import PeerSetting, Stepper
 
 __all__ = ["REQUIRES", "make_stepper"]
 
@@ -21,23 +21,23 @@ REQUIRES: tuple[str, ...] = ("torch",)
 
 
 class EncoderTrunk(nn.Module):
-    """(x₁, y₁), …, (x_{N−1}, y_{N−1}), (last_x, 0) through all layers; the last token's state."""
+    """(x₁, y₁), …, (x_{N−1}, y_{N−1}), (last_x, 0) through all layers; returns the last token's state."""
 
-    def __init__(self, job: Job):
+    def __init__(self, setting: PeerSetting):
         super().__init__()
-        self.embedding = nn.Linear(job.input_dim + 1, job.embed_dim)
+        self.embedding = nn.Linear(setting.input_dim + 1, setting.embed_dim)
         layer = nn.TransformerEncoderLayer(
-            d_model=job.embed_dim,
-            nhead=job.num_heads,
-            dim_feedforward=job.ffn_factor * job.embed_dim,
+            d_model=setting.embed_dim,
+            nhead=setting.num_heads,
+            dim_feedforward=setting.ffn_factor * setting.embed_dim,
             dropout=0.0,
             activation="gelu",
             batch_first=True,
             norm_first=True,
         )
-        norm = nn.LayerNorm(job.embed_dim)
+        norm = nn.LayerNorm(setting.embed_dim)
         # Nested tensors are for padded batches, and warn where the norm comes first.
-        self.encoder = nn.TransformerEncoder(layer, job.num_layers, norm, enable_nested_tensor=False)
+        self.encoder = nn.TransformerEncoder(layer, setting.num_layers, norm, enable_nested_tensor=False)
 
     def forward(
         self,
@@ -53,10 +53,10 @@ class EncoderTrunk(nn.Module):
 class Transformer(nn.Module):
     """A trunk that sees the query, and a readout."""
 
-    def __init__(self, job: Job, trunk: nn.Module):
+    def __init__(self, setting: PeerSetting, trunk: nn.Module):
         super().__init__()
         self.trunk = trunk
-        self.readout = nn.Linear(job.embed_dim, 1)
+        self.readout = nn.Linear(setting.embed_dim, 1)
 
     def forward(
         self,
@@ -68,15 +68,15 @@ class Transformer(nn.Module):
 
 
 class Hypertransformer(nn.Module):
-    """A trunk that sees zeros for the query and infers z; then readout(σ(W x)) with W = Σ_m z_m θ_m."""
+    """A trunk that sees zeros for the query and infers z. The prediction is readout(σ(W x)) with W = Σ_m z_m θ_m."""
 
-    def __init__(self, job: Job, trunk: nn.Module):
+    def __init__(self, setting: PeerSetting, trunk: nn.Module):
         super().__init__()
         self.trunk = trunk
-        self.latent = nn.Linear(job.embed_dim, job.latent_dim)
-        theta = torch.randn(job.latent_dim, job.main_hidden_dim, job.input_dim)
-        self.theta = nn.Parameter(theta / sqrt(job.latent_dim * job.input_dim))
-        self.readout = nn.Linear(job.main_hidden_dim, 1)
+        self.latent = nn.Linear(setting.embed_dim, setting.latent_dim)
+        theta = torch.randn(setting.latent_dim, setting.main_hidden_dim, setting.input_dim)
+        self.theta = nn.Parameter(theta / sqrt(setting.latent_dim * setting.input_dim))
+        self.readout = nn.Linear(setting.main_hidden_dim, 1)
 
     def forward(
         self,
@@ -89,36 +89,36 @@ class Hypertransformer(nn.Module):
         return self.readout(F.gelu(torch.einsum("bhd,bd->bh", W, query_x))).squeeze(-1)
 
 
-def build_model(job: Job) -> nn.Module:
-    torch.manual_seed(job.seed)
-    return add_head(job, EncoderTrunk(job))
+def build_model(setting: PeerSetting) -> nn.Module:
+    torch.manual_seed(setting.seed)
+    return add_head(setting, EncoderTrunk(setting))
 
 
-def add_head(job: Job, trunk: nn.Module) -> nn.Module:
-    return Transformer(job, trunk) if job.kind == "transformer" else Hypertransformer(job, trunk)
+def add_head(setting: PeerSetting, trunk: nn.Module) -> nn.Module:
+    return Transformer(setting, trunk) if setting.kind == "transformer" else Hypertransformer(setting, trunk)
 
 
 def query_loss(model: nn.Module, episodes: Episodes) -> Float[Tensor, ""]:
     return F.mse_loss(model(episodes.context_x, episodes.context_y, episodes.query_x), episodes.query_y)
 
 
-def make_stepper(job: Job) -> Stepper:
-    return train(job, build_model(job))
+def make_stepper(setting: PeerSetting) -> Stepper:
+    return train(setting, build_model(setting))
 
 
-def train(job: Job, model: nn.Module) -> Stepper:
-    """The training loop, to be run a few steps at a time."""
-    teacher = init_teacher(job)
-    masks = torch.tensor(job.masks, dtype=torch.float32)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=job.learning_rate, weight_decay=job.weight_decay)
-    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=job.num_steps)
+def train(setting: PeerSetting, model: nn.Module) -> Stepper:
+    """The training loop, which runs a few steps per call."""
+    teacher = init_teacher(setting)
+    masks = torch.tensor(setting.masks, dtype=torch.float32)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=setting.learning_rate, weight_decay=setting.weight_decay)
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=setting.num_steps)
     model.train()
 
     def step() -> Tensor:
-        loss = query_loss(model, sample_episodes(job, teacher, masks))
+        loss = query_loss(model, sample_episodes(setting, teacher, masks))
         optimizer.zero_grad()
         loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), job.clip_norm)
+        nn.utils.clip_grad_norm_(model.parameters(), setting.clip_norm)
         optimizer.step()
         scheduler.step()
         return loss.detach()

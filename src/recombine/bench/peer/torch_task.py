@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from recombine.bench.peer.job import Job
+from recombine.bench.setting import PeerSetting
 
 
 class Teacher(NamedTuple):
@@ -29,11 +29,13 @@ class Episodes(NamedTuple):
     latent: Float[Tensor, "B M"]
 
 
-def init_teacher(job: Job) -> Teacher:
-    """Entries from normals of standard deviation 1/√M and 1/√h, cut at two of them."""
-    theta = torch.nn.init.trunc_normal_(torch.empty(job.num_modules, job.hidden_dim, job.input_dim), a=-2.0, b=2.0)
-    a = torch.nn.init.trunc_normal_(torch.empty(job.hidden_dim), a=-2.0, b=2.0)
-    return Teacher(theta / sqrt(job.num_modules), a / sqrt(job.hidden_dim))
+def init_teacher(setting: PeerSetting) -> Teacher:
+    """Normal entries with the standard deviations 1/√M and 1/√h, truncated at two standard deviations."""
+    theta = torch.nn.init.trunc_normal_(
+        torch.empty(setting.num_modules, setting.hidden_dim, setting.input_dim), a=-2.0, b=2.0
+    )
+    a = torch.nn.init.trunc_normal_(torch.empty(setting.hidden_dim), a=-2.0, b=2.0)
+    return Teacher(theta / sqrt(setting.num_modules), a / sqrt(setting.hidden_dim))
 
 
 def sample_latents(mask: Float[Tensor, "B M"]) -> Float[Tensor, "B M"]:
@@ -43,11 +45,11 @@ def sample_latents(mask: Float[Tensor, "B M"]) -> Float[Tensor, "B M"]:
 
 
 @torch.no_grad()
-def sample_episodes(job: Job, teacher: Teacher, masks: Float[Tensor, "S M"]) -> Episodes:
-    """y = aᵀ σ(W x) with W = Σ_m z_m θ_m divided by its operator norm, x ~ U(−√3, √3); the last pair is the query."""
-    z = sample_latents(masks[torch.randint(len(masks), (job.batch_size,))])
+def sample_episodes(setting: PeerSetting, teacher: Teacher, masks: Float[Tensor, "S M"]) -> Episodes:
+    """y = aᵀ σ(W x), where W is Σ_m z_m θ_m over its operator norm, and x ~ U(−√3, √3). The last pair is the query."""
+    z = sample_latents(masks[torch.randint(len(masks), (setting.batch_size,))])
     W = torch.einsum("bm,mhd->bhd", z, teacher.theta)
     W = W / torch.linalg.matrix_norm(W, ord=2, keepdim=True)
-    x = torch.empty(job.batch_size, job.episode_length, job.input_dim).uniform_(-sqrt(3), sqrt(3))
+    x = torch.empty(setting.batch_size, setting.episode_length, setting.input_dim).uniform_(-sqrt(3), sqrt(3))
     y = F.gelu(x @ W.mT) @ teacher.a
     return Episodes(x[:, :-1], y[:, :-1], x[:, -1], y[:, -1], z)

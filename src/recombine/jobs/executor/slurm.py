@@ -7,13 +7,12 @@ next one finds them in the queue.
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from recombine.errors import InputError
-from recombine.jobs.executor.slurm_queue import FOLDER, Queue, Task
+from recombine.jobs.executor.slurm_queue import FOLDER, Options, Queue, Task
 from recombine.jobs.job import Job, JobEvent, News, retried
 from recombine.run.reader import last_row, read_status
 from recombine.run.signals import StopSignal
@@ -26,7 +25,7 @@ SECONDS_BETWEEN_QUERIES = 10.0  # of the queue, which all users of a cluster sha
 def run_jobs_on_slurm(
     jobs: Sequence[Job],
     out: Path,
-    options: Mapping[str, Any],
+    options: Options,
     workers: int | None,
     stop: StopSignal,
     retries: int,

@@ -33,10 +33,13 @@ SETTLED = {"array", "array-parallelism", "job-name", "output", "error", "open-mo
 SETTLED |= {"nodes", "ntasks", "ntasks-per-node", "clusters", "setup", "teardown", "srun-args", "use-srun", "wckey"}
 SETTLED |= {"additional-parameters"}
 
+Options = dict[str, int | bool | str]
+"""Options of sbatch, by their long names."""
 
-def slurm_options(words: Sequence[str]) -> dict[str, Any]:
+
+def slurm_options(words: Sequence[str]) -> Options:
     """('partition=cpu', 'time=120') as submitit takes them: options of sbatch, by their long names."""
-    options: dict[str, Any] = {"time": MINUTES}
+    options: Options = {"time": MINUTES}
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not value or not re.fullmatch(r"[a-z][a-z_-]*", name):
@@ -74,7 +77,7 @@ class Task:
 class Queue:
     """This sweep's tasks in SLURM's queue, and the folder in which they leave their logs and how they ended."""
 
-    def __init__(self, folder: Path, options: Mapping[str, Any], workers: int | None):
+    def __init__(self, folder: Path, options: Options, workers: int | None):
         self.submitit = check_slurm()
         self.folder, self.workers = folder, workers
         self.executor = self.submitit.SlurmExecutor(folder, max_num_timeout=TIMEOUTS)
@@ -113,7 +116,7 @@ class Queue:
         bounded = self.workers is not None and len(jobs) + len(others) > self.workers
         for array in (jobs[i : i + MOST_IN_ARRAY] for i in range(0, len(jobs), MOST_IN_ARRAY)):
             before = sorted({_array(one) for one in (*others, *tasks)}) if bounded else []
-            needed = [self.dependency] if self.dependency else []
+            needed = [str(self.dependency)] if self.dependency else []
             needed += [":".join(["afterany", *before])] if before else []
             self.executor.update_parameters(
                 array_parallelism=self.workers or len(array), dependency=",".join(needed) or None

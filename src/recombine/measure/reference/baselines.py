@@ -18,6 +18,7 @@ from recombine.measure.predict import CHUNK
 from recombine.measure.reference.oracle import oracle
 from recombine.measure.reference.trained_tasks import TrainedCovariance, TrainedTask, draw_tasks
 from recombine.measure.ridge import fit_ridge
+from recombine.numerics import exact_jit
 from recombine.stream import Stream, stream_key
 from recombine.support.split import Split
 from recombine.support.support import Support
@@ -101,7 +102,7 @@ def predict_reference(reference: Reference, teacher: Teacher, episodes: Episode,
         return np.asarray(_predict(reference, teacher, episodes, split))
 
 
-@eqx.filter_jit
+@exact_jit
 def _predict(reference: Reference, teacher: Teacher, episodes: Episode, split: Split) -> Float[Array, "E"]:
     # lax.map maps over every argument: the one teacher of the other splits is closed over instead.
     if teacher_axis(split) is None:

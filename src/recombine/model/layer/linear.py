@@ -7,8 +7,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-import recombine.numerics  # noqa: F401
-
 # The standard deviation of a standard normal cut at ±2, by which the draws are divided to have unit variance.
 TRUNCATED_STD = 0.87962566103423978
 

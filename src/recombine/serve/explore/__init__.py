@@ -1,1 +1,1 @@
-"""The explorer: what trained models make of a task that a visitor composes."""
+"""The explorer: trained models run on a task that a visitor composed. It has its own process."""

@@ -1,84 +1,93 @@
-"""`python -m recombine.serve.explore.main SHARE`: the explorer, in a process of its own.
+"""`python -m recombine.serve.explore.main SHARE`: the explorer in its own process.
 
-A question comes as a line of JSON on stdin, its answer goes out as one on stdout. While nobody asks and the machine is
-not busy, what was asked about last is compiled for the other context lengths. When stdin closes, it leaves.
+A question comes as a line of JSON on stdin, and its answer leaves as a line of JSON on stdout. While nobody asks and
+the machine is not busy, the process compiles the models of the last question for the other context lengths. It ends
+when stdin closes.
 """
 
-import json
 import os
 import queue
 import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from recombine.errors import InputError
 from recombine.jobs.worker import stay_nice
+from recombine.record.codec import BadRecord, decode, encode
 from recombine.run.machine import prepare
-from recombine.serve.budget import Allowance
-from recombine.serve.busy import Load
+from recombine.serve.budget import Budget
+from recombine.serve.busy import Busyness
+from recombine.serve.explore.exchange import Descriptions, Exploration, Question, Refusal
 
-SECONDS_OF_QUIET = 2.0  # after which nobody seems to be moving anything
+if TYPE_CHECKING:
+    from recombine.serve.explore.explorer import Explorer
+
+SECONDS_OF_QUIET = 2.0  # after a question, before other lengths are compiled: a visitor may still be moving a slider
 
 
 def main() -> int:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # whatever prints, prints elsewhere
-    stay_nice()  # as the server that has started it
+    os.dup2(2, 1)  # a custom model may print: that goes to stderr
+    stay_nice()  # as nice as the server that started it
     prepare(threads=1)
     from recombine.serve.explore.explorer import Explorer
 
     questions: queue.Queue[str | None] = queue.Queue()
     threading.Thread(target=_receive, args=(questions,), daemon=True).start()
-    load = Load(lambda: (os.getpid(), os.getppid()))  # with the server's
-    explorer, recent, allowance = Explorer(), [], Allowance(float(sys.argv[1]), load=load)
+    busyness = Busyness(lambda: (os.getpid(), os.getppid()))  # this process and the server
+    explorer, budget = Explorer(), Budget(float(sys.argv[1]), busyness=busyness)
+    recent: list[Path] = []
     while True:
-        while owed := allowance.owed():
-            time.sleep(owed)
+        while seconds := budget.seconds_to_wait():
+            time.sleep(seconds)
         try:
             line = questions.get(timeout=SECONDS_OF_QUIET if recent else None)
         except queue.Empty:
-            if not load.is_busy() and not _warm(explorer, recent):
+            if not busyness.is_busy() and not compile_ahead(explorer, recent):
                 recent = []
             continue
         if line is None:
             return 0
-        question = json.loads(line)
-        recent = [Path(path) for path in question["paths"]]
-        start, known = time.process_time(), explorer.firsts
-        answers.write(_answer(explorer, question) + "\n")
+        start, known = time.process_time(), explorer.first_times
+        recent, answer = answer_line(explorer, line)
+        answers.write(f"{answer}\n")
         answers.flush()
-        if explorer.firsts > known:
-            allowance.forgive(time.process_time() - start)
+        if explorer.first_times > known:
+            budget.exempt(time.process_time() - start)
 
 
-def _answer(explorer: Any, question: dict[str, Any]) -> str:
-    """A line of JSON. Whatever goes wrong is told to who asked: the models that are loaded are everybody's."""
+def answer_line(explorer: "Explorer", line: str) -> tuple[list[Path], str]:
+    """The runs that a question is about, and its answer. An error is an answer too: the process has to stay."""
+    paths: list[Path] = []
     try:
-        return json.dumps({"answer": _asked(explorer, question)}, allow_nan=False)
+        question = decode(line, Question)
+        paths = question.run_paths()
+        return paths, encode(_answer(explorer, question, paths))
     except InputError as error:
-        return json.dumps({"error": str(error)})
+        return paths, encode(Refusal(str(error)))
+    except BadRecord as error:
+        return paths, encode(Refusal(f"the question cannot be read ({error})"))
     except Exception as error:
-        return json.dumps({"error": f"{type(error).__name__}: {error}"})
+        return paths, encode(Refusal(f"{type(error).__name__}: {error}"))
 
 
-def _asked(explorer: Any, question: dict[str, Any]) -> Any:
+def _answer(explorer: "Explorer", question: Question, paths: list[Path]) -> Descriptions | Exploration:
     from recombine.model.custom import import_model
-    from recombine.serve.explore.scene import Task
 
-    paths = [Path(path) for path in question["paths"]]
-    for custom in question.get("custom", ()):
+    for custom in question.custom:
         import_model(custom)
-    if question["ask"] == "describe":
-        return [explorer.describe(path) for path in paths]
-    return explorer.explore(paths, Task(**question["task"]), question["latents"])
+    if question.task is not None:
+        return explorer.explore(paths, question.task, question.latents)
+    return Descriptions(tuple(explorer.describe(path) for path in paths))
 
 
-def _warm(explorer: Any, paths: list[Path]) -> bool:
+def compile_ahead(explorer: "Explorer", paths: list[Path]) -> bool:
+    """Compile one more context length of these models; False when there is none left."""
     try:
-        return explorer.warm(paths)
-    except Exception:  # a model of one's own may take no other length; who asks for it is told why
+        return explorer.compile_ahead(paths)
+    except Exception:  # a custom model may not accept another length; a visitor who asks for it is told why
         return False
 
 

@@ -1,4 +1,4 @@
-"""A trained model as the explorer has it: its parameters, its teacher, what reads its mind."""
+"""A trained model as the explorer uses it: its parameters, its teacher, and the maps from and to its latent."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from recombine.measure.probe import fit_probe
 from recombine.measure.ridge import Ridge
 from recombine.measure.snapshot import forward_episodes
 from recombine.model.batch import given_latent
-from recombine.model.interface import Model
+from recombine.model.interface import LatentModel, Model
 from recombine.run.archive import split_path
 from recombine.run.checkpoint import list_checkpoints
 from recombine.run.load import load_model
@@ -27,8 +27,8 @@ from recombine.task.teacher import Teacher, config_teacher
 PROBE_EPISODES = 2_000
 
 
-class Loaded(NamedTuple):
-    """A run's model, and what is needed to read its mind."""
+class ExploredModel(NamedTuple):
+    """A run's model, and what is needed to decode and to replace its latent."""
 
     config: Config
     model: Model
@@ -37,32 +37,34 @@ class Loaded(NamedTuple):
     probe: Ridge | None
     """From the last residual stream to the teacher's latent."""
     latent_dim: int | None
-    """Of a latent that can be changed."""
+    """The size of the latent, where it can be replaced."""
     to_inferred: AffineMap | None
-    """From the teacher's scaled latent to the model's own, where that can be changed."""
+    """From the teacher's scaled latent to the model's own, where that can be replaced."""
     stamp: int
+    """The `parameters_stamp` of the run when the model was loaded."""
 
 
-def load(path: Path) -> Loaded:
-    stamp = newest(path)
+def load_explored(path: Path) -> ExploredModel:
+    """Load the model of a run, in a directory or in an archive."""
+    stamp = parameters_stamp(path)
     _check_no_links(path)
     config, model, step = load_model(path)
     if given_latent(model):
         raise InputError("run", path.name, "is given the latent: there is nothing to infer")
     teacher, latent_dim = config_teacher(config), _latent_dim(config, model)
     probe, to_inferred = _fit(config, model, teacher, latent_dim)
-    return Loaded(config, model, step, teacher, probe, latent_dim, to_inferred, stamp)
+    return ExploredModel(config, model, step, teacher, probe, latent_dim, to_inferred, stamp)
 
 
-def newest(path: Path) -> int:
-    """Changes when a run's checkpoint does."""
+def parameters_stamp(path: Path) -> int:
+    """A number that changes when a run has new parameters: another checkpoint, or another archive."""
     inside = None if path.is_dir() else split_path(path)
-    found = [path / CHECKPOINTS, path / WEIGHTS] if inside is None else [inside[0]]
-    return max((one.stat().st_mtime_ns for one in found if one.exists()), default=0)
+    files = [path / CHECKPOINTS, path / WEIGHTS] if inside is None else [inside[0]]
+    return max((file.stat().st_mtime_ns for file in files if file.exists()), default=0)
 
 
-def true_latent(run: Loaded, latent: Float[Array, "M"]) -> np.ndarray:
-    """What the model would infer if its inference were right: the image of the task's latent."""
+def true_latent(run: ExploredModel, latent: Float[Array, "M"]) -> np.ndarray:
+    """The latent that the model would infer if its inference were right: the image of the task's latent."""
     assert run.to_inferred is not None
     return run.to_inferred(scaled_latent(run.teacher, latent[None])[0])
 
@@ -70,7 +72,7 @@ def true_latent(run: Loaded, latent: Float[Array, "M"]) -> np.ndarray:
 def _fit(
     config: Config, model: Model, teacher: Teacher, latent_dim: int | None
 ) -> tuple[Ridge | None, AffineMap | None]:
-    """On masks trained on: the probe, and the map to the model's latent."""
+    """The probe and the map to the model's latent, both fitted on masks that the model was trained on."""
     task = config.task
     episodes = sample_masks(config.seed, Stream.probe, teacher, task.support.masks, task.episode_length, PROBE_EPISODES)
     output = forward_episodes(config, model, episodes)
@@ -82,16 +84,16 @@ def _fit(
 
 
 def _check_no_links(path: Path) -> None:
-    """A run directory may come from anybody: what it points to elsewhere is not read."""
+    """Refuse a run whose checkpoints are links. Anybody may have made the directory, and a link may lead anywhere."""
     checkpoints = path / CHECKPOINTS
-    for one in (checkpoints, *list_checkpoints(checkpoints)):
-        if one.is_symlink():
-            raise InputError("run", path.name, f"its {one.name} is a symbolic link, which serve does not follow")
+    for directory in (checkpoints, *list_checkpoints(checkpoints)):
+        if directory.is_symlink():
+            raise InputError("run", path.name, f"its {directory.name} is a symbolic link, which serve does not follow")
 
 
 def _latent_dim(config: Config, model: Model) -> int | None:
     x, y = jnp.zeros((1, config.task.input_dim)), jnp.zeros(1)
-    if not hasattr(model, "execute"):
+    if not isinstance(model, LatentModel):
         return None
     latent = jax.eval_shape(lambda: model(x, y, x[0]).trace.latent)
     return None if latent is None else latent.shape[0]

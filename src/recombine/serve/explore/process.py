@@ -1,27 +1,31 @@
-"""The explorer's process as the server sees it: started when asked, and again if it has died."""
+"""The explorer's process as the server sees it: started at the first question, and again after it has died."""
 
 import asyncio
-import json
 import sys
 from contextlib import suppress
-from typing import Any
+from typing import TypeVar
 
 from recombine.errors import InputError
+from recombine.record.codec import BadRecord, decode, encode
+from recombine.serve.explore.exchange import Question, Refusal
 
-SECONDS = 600.0  # the first answer loads and compiles, and training goes before
+SECONDS = 600.0  # the first answer takes long: it loads and compiles, and training goes first
 MOST_WAITING = 32
+LARGEST_ANSWER = 1 << 26
+
+Answer = TypeVar("Answer")
 
 
 class Refused(Exception):
-    """The explorer cannot do what it was asked, and says why."""
+    """The explorer cannot answer the question; the text says why."""
 
 
-class Busy(Exception):
-    """Too many wait already."""
+class TooManyWaiting(Exception):
+    """Too many questions wait for an answer already."""
 
 
 class ExplorerProcess:
-    """`await explorer.ask({...})`, one question at a time."""
+    """Asks the explorer's process, one question at a time."""
 
     def __init__(self, share: float) -> None:
         self.share = share
@@ -33,38 +37,44 @@ class ExplorerProcess:
     def pid(self) -> int | None:
         return None if self.process is None else self.process.pid
 
-    async def ask(self, question: dict[str, Any]) -> Any:
+    async def ask(self, question: Question, kind: type[Answer]) -> Answer:
+        """The answer to a question; `kind` is the record that it should be."""
         if self.waiting >= MOST_WAITING:
-            raise Busy
+            raise TooManyWaiting
         self.waiting += 1
         try:
             async with self.turn:
-                return await self._ask(question)
+                line = await self._ask(question)
         finally:
             self.waiting -= 1
+        try:
+            if (error := decode(line, Refusal).error) is not None:
+                raise Refused(error)
+            return decode(line, kind)
+        except BadRecord as error:
+            raise Refused(f"the models gave an answer that cannot be read ({error})") from error
 
-    async def _ask(self, question: dict[str, Any]) -> Any:
-        process = await self._started()
+    async def _ask(self, question: Question) -> bytes:
+        process = await self._start()
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            process.stdin.write(json.dumps(question).encode() + b"\n")
+            process.stdin.write(f"{encode(question)}\n".encode())
             await process.stdin.drain()
             line = await asyncio.wait_for(process.stdout.readline(), SECONDS)
-        except asyncio.CancelledError:  # whoever asked has gone, and the answer would be taken for the next one's
+        except asyncio.CancelledError:  # the client has gone; the next one must not get this answer
             await self.end()
             raise
-        except (OSError, TimeoutError):
+        except (OSError, TimeoutError, ValueError):  # a line that is too long is a ValueError
             line = b""
         if not line:
             await self.end()
-            raise InputError("run", question["paths"], "the models could not be run: their process has ended")
-        answer = json.loads(line)
-        if "error" in answer:
-            raise Refused(answer["error"])
-        return answer["answer"]
+            names = [path.name for path in question.run_paths()]
+            raise InputError("run", names, "the models could not be run: their process has ended")
+        return line
 
-    async def _started(self) -> asyncio.subprocess.Process:
+    async def _start(self) -> asyncio.subprocess.Process:
+        """The process, started if it does not run."""
         if self.process is None or self.process.returncode is not None:
             self.process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -73,12 +83,13 @@ class ExplorerProcess:
                 str(self.share),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
-                limit=1 << 26,
+                limit=LARGEST_ANSWER,
                 start_new_session=True,
             )
         return self.process
 
     async def end(self) -> None:
+        """Kill the process, if it runs."""
         process, self.process = self.process, None
         if process is not None and process.returncode is None:
             with suppress(ProcessLookupError):

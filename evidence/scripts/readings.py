@@ -1,0 +1,168 @@
+"""What the other readings of the paper do to its claims: the verdicts of `quick` with one reading exchanged."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+from results import read_rows
+
+from recombine.record.codec import convert
+from recombine.record.score import MaskScore, MetricsRow, Score, SplitScore
+from recombine.run.reader import StoredRun
+from recombine.study.collect import Study, field_value
+from recombine.study.panel_d import COMPARED, outside_both
+from recombine.study.verdict import Verdict, judge
+from recombine.study.wording import VERDICT_MARKS
+from recombine.terminal.markdown import table
+
+MODELS = ("transformer", "hypertransformer")
+CLAIMS = range(1, 7)  # the seventh is computed, not trained
+FIELDS = {
+    "model.causal": "causal attention",
+    "model.position_bias": "T5's bias: {}",
+    "model.scale_scores": "scores not scaled, as T5's",
+    "model.final_norm": "no LayerNorm before the readout",
+    "optimizer.warmup_steps": "warm-up of {} steps",
+    "optimizer.final_fraction": "cosine to {} of the learning rate",
+    "optimizer.decay": "weight decay on {} parameters",
+    "model.base_weights": "a θ̂₀ beside the student's modules",
+    "model.init_scale": "student's modules at {} times their scale at the start",
+    "model.unit_norm": "student's W divided by its norm, as the teacher's is",
+}
+Row = tuple[str, ...]
+
+
+def readings_table(
+    quick: Study, swept: Sequence[StoredRun], taught: Sequence[StoredRun], longer: Sequence[StoredRun]
+) -> str:
+    """A row for each reading; a verdict that differs from that of the reading we take is bold."""
+    base = [run for run in quick.runs if run.model in MODELS]
+    rows: list[Row] = []
+    for words, runs in alternatives(base, swept, taught, longer):
+        seeds = sorted({run.seed for run in runs})
+        twins = judge(Study(tuple(run for run in base if run.seed in seeds)))
+        rows.append((words, str(len(seeds)), *_cells(judge(Study(tuple(runs))), twins)))
+    ours = [("**what we take**", str(len(quick.seeds)), *_cells(judge(Study(tuple(base))), None))]
+    one = [run for run in base if run.seed == 0]
+    if any(row[1] == "1" for row in rows):
+        ours.append(("**what we take**", "1", *_cells(judge(Study(tuple(one))), None)))
+    return table(("reading", "seeds", *(f"claim {number}" for number in CLAIMS)), [*ours, *rows], left=2)
+
+
+def _cells(verdicts: Sequence[Verdict], twins: Sequence[Verdict] | None) -> Iterator[str]:
+    for i, verdict in enumerate(verdicts[: len(CLAIMS)]):
+        if all(part.mean is None for part in verdict.parts):
+            yield "–"
+            continue
+        mark = VERDICT_MARKS[verdict.state]
+        means = " / ".join("–" if part.mean is None else two_digits(part.mean) for part in verdict.parts)
+        text = f"{mark} {means}"
+        yield f"**{text}**" if twins and twins[i].state != verdict.state else text
+
+
+def two_digits(value: float) -> str:
+    return f"{value:.2f}".replace("-0.00", "0.00").replace("-", "−")
+
+
+def alternatives(
+    base: Sequence[StoredRun],
+    swept: Sequence[StoredRun],
+    taught: Sequence[StoredRun],
+    longer: Sequence[StoredRun],
+) -> Iterator[tuple[str, list[StoredRun]]]:
+    """Each other reading, with the runs that it leaves a judge."""
+    for n in sorted({_length(run) for run in longer} - {_length(base[0])}):
+        yield f"N = {n}", [run for run in longer if _length(run) == n]
+    yield "R² by the contexts' variances", [_with_variance(run) for run in base]
+    for field, words in FIELDS.items():
+        yield from _swept(field, words, base, swept)
+    yield "control: fresh modules, the readout kept", [_with_row(run, _kept_readout) for run in base]
+    yield "panel D on the 7 masks outside both supports", [_outside_both(run) for run in base]
+    for kind, words in (("each", "probe on each of the context's tokens"), ("mean", "probe on the mean of its tokens")):
+        yield words, [_with_row(run, _probe_tokens(run, kind)) for run in base]
+    one_teacher = [run for run in taught if run.config.teacher_seed == 0]
+    if one_teacher:
+        yield "one teacher for all seeds", one_teacher
+
+
+def _length(run: StoredRun) -> int:
+    return run.config.task.episode_length
+
+
+def _swept(
+    field: str, words: str, base: Sequence[StoredRun], swept: Sequence[StoredRun]
+) -> Iterator[tuple[str, list[StoredRun]]]:
+    """A model that the reading does not concern is the one we have."""
+    known = {(run.model, run.support, run.seed): run for run in base}
+    default = {field_value(run.config, field) for run in base} - {None}
+    for value in sorted({field_value(run.config, field) for run in swept} - {None} - default, key=str):
+        changed = {(run.model, run.support, run.seed): run for run in swept if field_value(run.config, field) == value}
+        seeds = {seed for *_, seed in changed}
+        whole = {key: run for key, run in known.items() if key[2] in seeds} | changed
+        concerned = {model for model, *_ in changed}
+        missing = [key for key in whole if key[0] in concerned and key not in changed]
+        yield words.format(value), [run for key, run in whole.items() if key not in missing]
+
+
+def _with_row(run: StoredRun, change: Callable[[MetricsRow], MetricsRow]) -> StoredRun:
+    return replace(run, rows=(*run.rows[:-1], change(run.rows[-1])))
+
+
+def _by_variance(score: Score) -> Score:
+    return msgspec.structs.replace(score, r2=score.r2_variance)
+
+
+def _with_variance(run: StoredRun) -> StoredRun:
+    """With the other denominator of R², for the model and for its references."""
+
+    def read(row: MetricsRow) -> MetricsRow:
+        return msgspec.structs.replace(row, **{split: _by_variance(score) for split, score in row.splits().items()})
+
+    references = {}
+    for name, scores in (run.references or {}).items():
+        splits = {split: score for split in run.rows[-1].splits() if (score := scores.split(split)) is not None}
+        changed = {split: _by_variance(score) for split, score in splits.items()}
+        references[name] = msgspec.structs.replace(scores, **changed)
+    return replace(_with_row(run, read), references=references)
+
+
+def _kept_readout(row: MetricsRow) -> MetricsRow:
+    return msgspec.structs.replace(row, control=row.control_modules)
+
+
+def _outside_both(run: StoredRun) -> StoredRun:
+    """On the masks that neither support of panel D trains on: model, ridge and oracle."""
+    if run.support not in COMPARED:
+        return run
+
+    def read(row: MetricsRow) -> MetricsRow:
+        assert row.ood is not None
+        return msgspec.structs.replace(row, ood=msgspec.structs.replace(row.ood, r2=outside_both(row.ood)))
+
+    references = dict(run.references or {})
+    for one in reference_masks():
+        if (one["support"], one["seed"]) == (run.support, run.seed):
+            masks = convert(one["masks"], dict[str, MaskScore])
+            r2 = outside_both(SplitScore(0.0, 0.0, None, 0.0, masks))
+            known = references[one["reference"]]
+            assert known.ood is not None
+            references[one["reference"]] = msgspec.structs.replace(known, ood=msgspec.structs.replace(known.ood, r2=r2))
+    return replace(_with_row(run, read), references=references)
+
+
+def reference_masks() -> list[dict[str, Any]]:
+    """What reference_masks.py found."""
+    return read_rows("reference_masks")
+
+
+def _probe_tokens(run: StoredRun, kind: str) -> Callable[[MetricsRow], MetricsRow]:
+    """With the probe of the context's tokens in place of the read-out's."""
+    tokens = None if run.scorecard is None else run.scorecard.probe_tokens
+
+    def read(row: MetricsRow) -> MetricsRow:
+        if tokens is None or row.probe is None:
+            return row
+        return msgspec.structs.replace(row, probe=msgspec.structs.replace(row.probe, ood=getattr(tokens, kind).ood))
+
+    return read

@@ -1,0 +1,42 @@
+"""The tables of the docs by name, from the runs in this directory and from nothing else."""
+
+from collections.abc import Callable
+
+import studies
+import sweeps
+import variation
+from readings import readings_table
+from records import study, sweep
+
+TABLES: dict[str, Callable[[], str]] = {
+    "presets": studies.presets,
+    "verdicts": lambda: studies.verdicts(["paper", "quick"]),
+    "scores-paper": lambda: studies.scores("paper"),
+    "scores-quick": lambda: studies.scores("quick"),
+    "first-seed-quick": lambda: studies.first_seed("quick"),
+    "masks-paper": lambda: studies.masks("paper"),
+    "masks-quick": lambda: studies.masks("quick"),
+    "active-modules-paper": lambda: studies.active_modules("paper"),
+    "active-modules-quick": lambda: studies.active_modules("quick"),
+    "modules-paper": lambda: studies.modules("paper"),
+    "modules-quick": lambda: studies.modules("quick"),
+    "panel-d-paper": lambda: studies.panel_d("paper"),
+    "interventions-paper": lambda: studies.interventions("paper"),
+    "interventions-quick": lambda: studies.interventions("quick"),
+    "over-training-paper": lambda: studies.over_training(
+        "paper", (2_500, 5_000, 10_000, 20_000, 40_000, 70_000, 100_000)
+    ),
+    "length": sweeps.length,
+    "gap": sweeps.gap,
+    "diversity": sweeps.diversity,
+    "covariance": sweeps.covariance,
+    "linearity": sweeps.linearity,
+    "decoding": sweeps.decoding,
+    "execution": sweeps.execution,
+    "variation": variation.variation,
+    "teachers": variation.teachers,
+    "teachers-masks": variation.teachers_masks,
+    "selection": sweeps.selection,
+    "importance": sweeps.importance,
+    "readings": lambda: readings_table(study("quick"), sweep("readings"), sweep("variation"), sweep("gap")),
+}

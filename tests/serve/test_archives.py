@@ -1,0 +1,246 @@
+"""Runs in archives are shown like runs in directories, and a damaged or hostile archive harms only itself."""
+
+import asyncio
+import os
+import shutil
+import tracemalloc
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlencode
+
+import numpy as np
+import pytest
+
+from recombine.record.codec import encode
+from recombine.record.sweep import SweepLine
+from recombine.run.archive import open_archive, write_archive
+from recombine.run.export import export_runs
+from recombine.run.source import SELECTION, find_runs
+from recombine.serve import find
+from recombine.serve.explore.exchange import Task
+from recombine.serve.explore.explorer import Explorer
+from recombine.serve.library import Library
+from recombine.serve.run_summary import RunSummary
+from recombine.serve.verdicts import Verdicts
+from tests.reliability.small_run import finish, small_config
+from tests.serve.rows import row, selection
+from tests.serve.server import serving
+
+RUNS = ("a-seed0", "a-seed1")
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs of a sweep, with its list."""
+    study = tmp_path_factory.mktemp("original") / "study"
+    for seed, name in enumerate(RUNS):
+        finish(study / name, small_config(seed=seed))
+        (study / name / SELECTION).write_text(selection(12, select=0.5 + seed, report=0.5))
+    lines = [SweepLine(name, "a", seed, {}, 12) for seed, name in enumerate(RUNS)]
+    (study / "sweep.jsonl").write_text("".join(f"{encode(line)}\n" for line in lines))
+    return study
+
+
+@pytest.fixture(scope="module")
+def archive(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("exported") / "kept.zip"
+    export_runs(list(find_runs(study)), path, weights=True, lists=[study / "sweep.jsonl"])
+    return path
+
+
+def members(archive: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(archive) as opened:
+        return {name: opened.read(name) for name in opened.namelist()}
+
+
+def looked(root: Path) -> Library:
+    library = Library(root)
+    library.refresh()
+    return library
+
+
+def shown(library: Library) -> dict[str, RunSummary]:
+    return {run.name: run for run in library.table()}
+
+
+@contextmanager
+def little_memory(megabytes: int) -> Iterator[None]:
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < megabytes << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_an_archive_is_shown_as_the_directory_that_it_was(study: Path, archive: Path, tmp_path: Path) -> None:
+    (tmp_path / "study").mkdir()
+    shutil.copy(archive, tmp_path / "study")
+    original, archived = looked(study.parent), looked(tmp_path)
+    assert list(shown(archived)) == ["study/a-seed0", "study/a-seed1"]
+    assert shown(archived) == shown(original)
+    assert all(run.playable and run.state == "done" for run in archived.table())
+    for name in shown(archived):
+        assert archived.curve(name) == original.curve(name) != []
+    assert archived.difference(*shown(archived)) == {"seed": ("0", "1")}
+    one, other = (asyncio.run(Verdicts(library).answer("study")) for library in (original, archived))
+    assert one == other
+    assert len(one.verdicts) == 7
+    ((sweep,), (swept,)) = archived.sweeps(), original.sweeps()
+    assert (sweep.name, swept.name) == ("study/kept.zip", "study")
+    assert (sweep.runs, sweep.states, sweep.best) == (swept.runs, swept.states, swept.best)
+    assert sweep.best == (1.0, "a")
+
+
+def test_a_model_in_an_archive_is_explored(study: Path, archive: Path) -> None:
+    task = Task((0.5, 0.5, 0, 0, 0, 0), 2)
+    explorer, paths = Explorer(), (study / RUNS[0], archive / RUNS[0])
+    assert explorer.describe(paths[0]) == explorer.describe(paths[1])
+    original, archived = (explorer.explore([path], task) for path in paths)
+    assert archived.truth == original.truth
+    np.testing.assert_allclose(archived.models[0].y, original.models[0].y, atol=1e-6)
+
+
+def test_the_server_explores_an_archive(archive: Path, tmp_path: Path) -> None:
+    """Also below a directory whose name is not text."""
+    place = Path(os.fsdecode(os.fsencode(tmp_path) + b"/runs\xff"))
+    place.mkdir()
+    shutil.copy(archive, place)
+    task = urlencode({"run": f"runs\\xff/{RUNS[0]}", "weights": "1,1,0,0,0,0", "length": 2})
+    with serving(tmp_path) as server:
+        described = server.get(f"/api/models?{task}", timeout=300)
+        assert described.status == 200, described.body
+        assert described.json()["models"][0]["step"] == 12
+        explored = server.get(f"/api/explore?{task}", timeout=300)
+        assert explored.status == 200, explored.body
+        assert len(explored.json()["models"][0]["y"]) == 160
+
+
+def test_an_archive_is_listed_again_only_when_it_changes(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that cannot be read, too."""
+    opened: list[str] = []
+    monkeypatch.setattr(find, "open_archive", lambda path: opened.append(path.name) or open_archive(path))
+    shutil.copy(archive, tmp_path / "good.zip")
+    (tmp_path / "bad.zip").write_bytes(b"garbage")
+    library = looked(tmp_path)
+    before = {name: library.curve(name) for name in RUNS}
+    assert library.refresh() == library.refresh() == ([], [])
+    assert sorted(opened) == ["bad.zip", "good.zip"]
+    changed = members(archive) | {f"{RUNS[0]}/metrics.jsonl": (row(3) + row(4)).encode()}
+    write_archive(tmp_path / "good.zip", changed)
+    assert RUNS[0] in library.refresh().changed
+    assert library.refresh() == ([], [])
+    assert sorted(opened) == ["bad.zip", "good.zip", "good.zip"]
+    assert [point.step for point in library.curve(RUNS[0])] == [3, 4]
+    assert library.curve(RUNS[1]) == before[RUNS[1]]
+    (tmp_path / "good.zip").unlink()
+    assert library.refresh() == ([], list(RUNS))
+
+
+def test_a_directory_goes_before_an_archive(study: Path, archive: Path, tmp_path: Path) -> None:
+    shutil.copy(archive, tmp_path)
+    library = looked(tmp_path)
+    before = library.curve(RUNS[0])
+    shutil.copytree(study / RUNS[0], tmp_path / RUNS[0])
+    (tmp_path / RUNS[0] / "metrics.jsonl").write_text(row(7))
+    assert library.refresh() == ([RUNS[0]], [])
+    assert [point.step for point in library.curve(RUNS[0])] == [7]
+    shutil.rmtree(tmp_path / RUNS[0])
+    assert library.refresh() == ([RUNS[0]], [])
+    assert library.curve(RUNS[0]) == before
+
+
+def test_damaged_archives(study: Path, archive: Path, tmp_path: Path) -> None:
+    data = archive.read_bytes()
+    damaged = {"garbage": os.urandom(5_000), "empty": b"", "cut": data[: len(data) // 2], "head": data[:4]}
+    for name, content in damaged.items():
+        (tmp_path / f"{name}.zip").write_bytes(content)
+    (tmp_path / ".hidden.zip").write_bytes(data)  # an archive that is still being written
+    (tmp_path / "link.zip").symlink_to(archive)
+    os.mkfifo(tmp_path / "pipe.zip")
+    shutil.copytree(study / RUNS[0], tmp_path / "good")
+    library = looked(tmp_path)
+    runs = shown(library)
+    assert set(runs) == {"good", *(f"{name}.zip" for name in damaged)}
+    assert runs.pop("good").state == "done"
+    for name, run in runs.items():
+        assert run.state == "unreadable"
+        assert "is not a readable ZIP archive" in str(run.error)
+        assert library.curve(name) == []
+    answer = asyncio.run(Verdicts(library).answer("."))
+    assert answer.left_out == tuple(sorted(runs))
+    assert len(answer.verdicts) == 7
+    shutil.copy(archive, tmp_path / "cut.zip")
+    assert library.refresh() == (list(RUNS), ["cut.zip"]), "it was only on its way"
+
+
+def test_a_damaged_member_harms_its_own_run(archive: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(archive) as opened:
+        offset = opened.getinfo(f"{RUNS[0]}/config.toml").header_offset
+    data = bytearray(archive.read_bytes())
+    data[offset + 60 : offset + 90] = bytes(30)
+    (tmp_path / "damaged.zip").write_bytes(data)
+    runs = shown(looked(tmp_path))
+    assert {name: run.state for name, run in runs.items()} == {RUNS[0]: "unreadable", RUNS[1]: "done"}
+
+
+def test_names_that_lead_out_of_an_archive(study: Path, archive: Path, tmp_path: Path) -> None:
+    """Nothing is ever unpacked; and no such name becomes a run, whose path would be one outside."""
+    (tmp_path / "served").mkdir()
+    shutil.copytree(study / RUNS[1], tmp_path / "outside")
+    config = members(archive)[f"{RUNS[0]}/config.toml"]
+    names = ["../outside", "../../outside", str(tmp_path / "outside"), "a/../../outside", "./b", "//c", ".hidden", ""]
+    hostile = {f"{name}/config.toml": config for name in [*names, "one/level/down"]}
+    write_archive(tmp_path / "served" / "hostile.zip", hostile)
+    library = looked(tmp_path / "served")
+    assert list(shown(library)) == ["one/level/down"]
+    assert library.find("one/level/down").path == tmp_path / "served" / "hostile.zip" / "one/level/down"
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.parent != tmp_path / "outside") == sorted(
+        ["served", "hostile.zip", "outside", *(path.name for path in (tmp_path / "outside").rglob("*/*"))]
+    )
+
+
+def test_an_archive_that_would_fill_the_memory(study: Path, archive: Path, tmp_path: Path) -> None:
+    """A megabyte that unpacks to a gigabyte of metrics: they are never unpacked, and the other run is shown."""
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as bomb:
+        for name, data in members(archive).items():
+            if name != f"{RUNS[0]}/metrics.jsonl":
+                bomb.writestr(name, data)
+        with bomb.open(zipfile.ZipInfo(f"{RUNS[0]}/metrics.jsonl"), "w", force_zip64=True) as member:
+            for _ in range(64):
+                member.write(bytes(1 << 24))
+    with little_memory(megabytes=30):
+        library = looked(tmp_path)
+        runs = shown(library)
+        assert library.curve(RUNS[0]) == []
+        answer = asyncio.run(Verdicts(library).answer("."))
+    assert {name: run.state for name, run in runs.items()} == {RUNS[0]: "unreadable", RUNS[1]: "done"}
+    assert runs[RUNS[0]].error == "metrics.jsonl has 1024 MB: too many to read it from an archive"
+    assert answer.left_out == (RUNS[0],)
+    assert len(answer.verdicts) == 7
+
+
+def test_more_runs_than_there_is_time_for(archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copy(archive, tmp_path)
+    monkeypatch.setitem(find.LARGEST_IN_ALL, "config.toml", 1_000)
+    (run,) = looked(tmp_path).table()
+    assert (run.name, run.state) == ("kept.zip", "unreadable")
+    assert "too many to read" in str(run.error)
+
+
+def test_more_archives_than_files_can_be_open(archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(find, "MOST_ARCHIVES", 2)
+    for name in "abc":
+        (tmp_path / name).mkdir()
+        shutil.copy(archive, tmp_path / name)
+    library = looked(tmp_path)
+    kept = [f"{name}/{run}" for name in "ab" for run in RUNS]
+    assert list(shown(library)) == [*kept, "c/kept.zip"]
+    assert shown(library)["c/kept.zip"].error == "there are more than 2 archives here"
+    shutil.rmtree(tmp_path / "a")
+    library.refresh()
+    assert list(shown(library)) == [f"{name}/{run}" for name in "bc" for run in RUNS]
