@@ -11,7 +11,7 @@ from hypothesis import settings
 from jaxtyping import install_import_hook
 
 # The rooms of arrays. The configuration checks its own values, and its tests give it wrong ones.
-rooms = [f"recombine.{room}" for room in ("task", "model", "train", "measure", "run", "jobs")]
+rooms = [f"recombine.{room}" for room in ("task", "model", "train", "measure", "storage", "run", "jobs")]
 install_import_hook(rooms, "beartype.beartype")
 
 # Most of the tests' time is compiling. What was compiled once, by any worker or subprocess, is not compiled again.

@@ -27,14 +27,15 @@ ORDER = (
     "model",
     "train",
     "measure",
+    "storage",
     "run",
     "jobs",
     "study",
+    "bench",
     "figure",
     "page",
     "terminal",
     "serve",
-    "bench",
     "cli",
     "__main__",
 )
@@ -43,7 +44,7 @@ MOST_FILES = 14
 
 
 def room(module: str) -> str:
-    """'recombine.support.mask' → 'task'; 'recombine' itself → ''."""
+    """'recombine.support.masks' → 'task'; 'recombine' itself → ''."""
     return [*module.split("."), ""][1]
 
 

@@ -9,7 +9,7 @@ from results import write_rows
 from recombine.measure.r2 import score
 from recombine.measure.reference.baselines import predict_reference
 from recombine.measure.reference.trained_tasks import TrainedCovariance, draw_tasks
-from recombine.run.reader import StoredRun
+from recombine.storage.reader import StoredRun
 from recombine.task.evaluation import evaluation_episodes
 from recombine.task.teacher import config_teacher
 

@@ -9,7 +9,7 @@ from results import read_rows
 
 from recombine.record.codec import convert
 from recombine.record.score import MaskScore, MetricsRow, Score, SplitScore
-from recombine.run.reader import StoredRun
+from recombine.storage.reader import StoredRun
 from recombine.study.collect import Study, field_value
 from recombine.study.panel_d import COMPARED, outside_both
 from recombine.study.verdict import Verdict, judge

@@ -5,8 +5,8 @@ from functools import cache
 from pathlib import Path
 
 from recombine import paper
-from recombine.run.reader import StoredRun, read_run
-from recombine.run.source import find_runs
+from recombine.storage.reader import StoredRun, read_run
+from recombine.storage.source import find_runs
 from recombine.study.collect import Study, collect, field_value
 from recombine.study.series import reference_scores
 from recombine.study.wording import with_band

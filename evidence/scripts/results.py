@@ -7,7 +7,7 @@ from typing import Any
 
 from records import EVIDENCE, MEASURED
 
-from recombine.run.source import RunSource, find_runs
+from recombine.storage.source import RunSource, find_runs
 
 
 def trained_runs(study: str, model: str, support: str = "connected+") -> list[RunSource]:

@@ -12,7 +12,7 @@ from recombine.config.preset import preset_config
 from recombine.measure.interventions import LatentInterventions, SubspaceInterventions
 from recombine.measure.modules import RecoveredModule, RecoveredPair
 from recombine.measure.scorecard import Scorecard
-from recombine.run.reader import StoredRun
+from recombine.storage.reader import StoredRun
 from recombine.study.collect import Study, field_value
 from recombine.study.panel_d import COMPARED, outside_both
 from recombine.study.series import models, reference_scores, supports

@@ -1,4 +1,4 @@
-"""Our contenders run our training on the given threads; the limits multiply."""
+"""Our contenders train on the given threads, and the limits multiply."""
 
 from importlib import import_module
 
@@ -7,13 +7,11 @@ import pytest
 
 from recombine.bench import contender, matmul, ours
 from recombine.bench.contender import CONTENDERS, LIMITS, PEERS, enter, enter_limits, limit_settings
-from recombine.bench.message import Order
 from recombine.bench.race import race
 from recombine.bench.setting import MatmulSetting, MissingRequirement, OurSetting, PeerSetting
 from recombine.config.preset import preset_config
 from recombine.config.schema import Config
 from recombine.config.toml import override
-from recombine.record.codec import decode, encode
 from recombine.train import step
 from recombine.train.loop import train
 
@@ -98,11 +96,3 @@ def test_ours_in_processes_of_their_own(name: str) -> None:
     result = race([enter(name, SMOKE, threads=2)], steps=2, repeats=1)[name]
     assert result.out is None
     assert [len(answers) for answers in result.rounds] == [2 if name == "fast_pair" else 1]
-
-
-@pytest.mark.parametrize("name", ["fast_sharded", "gpt2"])
-def test_a_setting_survives_json(name: str) -> None:
-    entry = enter(name, PAPER, threads=2)
-    order = Order(entry.module, entry.setting)
-    assert decode(encode(order), Order) == order
-    assert isinstance(hash(decode(encode(order), Order)), int)  # Flax needs a hash

@@ -15,7 +15,6 @@ from recombine.bench.setting import MissingRequirement, PeerSetting
 from recombine.config.preset import preset_config
 from recombine.config.schema import Config, ModelKind
 from recombine.config.toml import override
-from recombine.errors import InputError
 from recombine.model.build import build_model
 from recombine.model.weights import named_arrays
 
@@ -126,7 +125,7 @@ def test_the_loss_falls(name: str, kind: ModelKind) -> None:
 @each_kind
 @each_peer
 def test_architecture(name: str, kind: ModelKind) -> None:
-    """As many parameters as our model; and the query's label is in the loss, but not in the prediction."""
+    """A peer has as many parameters as our model. The query's label reaches the loss, but not the prediction."""
     module = load(name, PEERS[name])
     assert packages_of(module) == PEERS[name]
     config = tiny_config(kind)
@@ -243,21 +242,3 @@ def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(MissingRequirement, match=r"C\+\+ compiler"):
         compiled.make_stepper(PeerSetting.from_config(tiny_config("transformer")))
-
-
-@pytest.mark.parametrize(
-    ("kind", "section", "field", "value"),
-    [
-        ("transformer", "model", "causal", True),
-        ("transformer", "model", "scale_scores", False),
-        ("transformer", "model", "final_norm", False),
-        ("hypertransformer", "model", "base_weights", True),
-        ("hypertransformer", "model", "unit_norm", True),
-        ("transformer", "optimizer", "warmup_steps", 5),
-        ("transformer", "optimizer", "final_fraction", 0.1),
-    ],
-)
-def test_a_setting_the_peers_do_not_do(kind: ModelKind, section: str, field: str, value: Any) -> None:
-    config = override(tiny_config(kind), {section: {field: value}})
-    with pytest.raises(InputError, match=rf"{section}\.{field}"):
-        PeerSetting.from_config(config)

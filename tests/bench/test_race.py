@@ -1,4 +1,4 @@
-"""Contenders take turns; one that fails, dies or hangs does not stop the rest."""
+"""Contenders take turns. One that fails or hangs does not stop the rest."""
 
 from pathlib import Path
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 from recombine.figure.compose import draw_figure, figures, write_figures
 from recombine.figure.theme import colors
-from recombine.run.reader import StoredRun
+from recombine.storage.reader import StoredRun
 from recombine.study.collect import Study
 from recombine.study.wording import ordered_models
 from tests.study.studies import (

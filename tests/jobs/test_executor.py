@@ -14,9 +14,9 @@ import pytest
 
 from recombine.config.toml import write_toml
 from recombine.jobs.executor.local import next_job, run_jobs
-from recombine.jobs.job import MOST_SHAPES, After, Job, JobPart, keep_shape
-from recombine.run.directory import RunDirectory
+from recombine.jobs.protocol import MOST_SHAPES, After, Job, JobPart, keep_shape
 from recombine.run.signals import StopSignal
+from recombine.storage.directory import RunDirectory
 from tests.reliability.small_run import small_config
 
 

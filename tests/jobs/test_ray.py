@@ -11,7 +11,7 @@ import pytest
 
 from recombine.errors import Failed
 from recombine.jobs.executor.local import run_jobs
-from recombine.jobs.job import Event, Job
+from recombine.jobs.protocol import Event, Job
 from recombine.run.signals import StopSignal
 from tests.jobs.ray_cluster import ray_cluster
 from tests.jobs.test_executor import train_job

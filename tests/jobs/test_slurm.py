@@ -19,7 +19,7 @@ from recombine.jobs.executor import slurm, slurm_queue, slurm_task
 from recombine.jobs.executor.local import run_jobs
 from recombine.jobs.executor.slurm import run_jobs_on_slurm
 from recombine.jobs.executor.slurm_queue import Queue, slurm_options
-from recombine.jobs.job import Job
+from recombine.jobs.protocol import Job
 from recombine.run.signals import StopSignal
 from tests.jobs.slurm_cluster import PREEMPTING, slurm_cluster
 from tests.jobs.test_executor import status_process, train_job

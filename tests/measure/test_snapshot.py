@@ -10,7 +10,7 @@ from safetensors.numpy import load_file
 from recombine.cli.main import main
 from recombine.config.preset import preset_config
 from recombine.config.toml import override
-from recombine.run.training import run
+from recombine.run.training import execute_run
 from tests.paper import numpy_models
 
 
@@ -18,7 +18,7 @@ from tests.paper import numpy_models
 def test_metrics_agree_with_numpy(kind: str, tmp_path: Path) -> None:
     changes = {"optimizer": {"num_steps": 6}, "measure": {"episodes": 20, "snapshots": 1}}
     config = override(preset_config("smoke", kind), changes)
-    for _ in run(config, tmp_path / "run"):
+    for _ in execute_run(config, tmp_path / "run"):
         pass
     row = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])
     state = load_file(max((tmp_path / "run" / "checkpoints").glob("step-*")) / "state.safetensors")

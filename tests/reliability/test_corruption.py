@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import recombine.files
-import recombine.run.checkpoint
+import recombine.storage.checkpoint
 from recombine.errors import InputError
-from recombine.run.checkpoint import DamagedCheckpoint, list_checkpoints, read_checkpoint, save_checkpoint
+from recombine.storage.checkpoint import DamagedCheckpoint, list_checkpoints, read_checkpoint, save_checkpoint
 from tests.reliability.small_run import NUM_STEPS, finish, result
 from tests.reliability.test_saves import make_checkpoint
 
@@ -130,7 +130,7 @@ def test_metrics_that_were_harmed_are_mended(tmp_path: Path, harm: str) -> None:
 
 def test_a_checkpoint_of_another_format_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A newer version's run is not damaged, and this version does not touch it."""
-    monkeypatch.setattr(recombine.run.checkpoint, "FORMAT", 2)
+    monkeypatch.setattr(recombine.storage.checkpoint, "FORMAT", 2)
     finish(tmp_path / "run", stop_at=4)
     monkeypatch.undo()
     before = sorted((tmp_path / "run").rglob("*"))

@@ -13,8 +13,8 @@ import pytest
 import tomli_w
 
 from recombine.errors import InputError
-from recombine.run.checkpoint import DamagedCheckpoint, _manifest_bytes, _manifest_hash, read_checkpoint
-from recombine.run.directory import run_config
+from recombine.storage.checkpoint import DamagedCheckpoint, _manifest_bytes, _manifest_hash, read_checkpoint
+from recombine.storage.directory import run_config
 from tests.reliability.small_run import finish
 
 SOURCE = Path(__file__).parents[2] / "src" / "recombine"

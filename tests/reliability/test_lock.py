@@ -8,8 +8,8 @@ import pytest
 
 from recombine.cli.main import main
 from recombine.errors import InputError
-from recombine.run.directory import RunDirectory
-from recombine.run.lock import coordinating
+from recombine.storage.directory import RunDirectory
+from recombine.storage.locking import coordinating
 from tests.reliability.commands import command, complete, start
 from tests.reliability.small_run import finish
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recombine.run.checkpoint import (
+from recombine.storage.checkpoint import (
     Checkpoint,
     DamagedCheckpoint,
     list_checkpoints,

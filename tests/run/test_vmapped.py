@@ -16,8 +16,8 @@ from recombine.config.schema import Config
 from recombine.config.toml import write_toml
 from recombine.errors import InputError
 from recombine.jobs.execute import execute_job
-from recombine.jobs.job import Job, JobPart
 from recombine.jobs.plan import jobs_to_do, put_together
+from recombine.jobs.protocol import Job, JobPart
 from recombine.measure.snapshot import measure_parts
 from recombine.run import training, vmapped
 from recombine.run.load import load_model

@@ -13,7 +13,7 @@ from recombine.cli.serve import demo_directory
 from recombine.record.codec import encode
 from recombine.record.run_state import Status
 from recombine.record.sweep import SweepLine
-from recombine.run.source import SELECTION
+from recombine.storage.source import SELECTION
 from tests.page.browser import Browser
 from tests.serve.browsing import EVIL
 from tests.serve.rows import selection

@@ -3,7 +3,7 @@
 from recombine.record.codec import encode
 from recombine.record.score import MetricsRow, ProbeScores, Score, SplitScore
 from recombine.record.sweep import Selection, SelectionScores
-from recombine.run.reader import SELECTION_FORMAT
+from recombine.storage.reader import SELECTION_FORMAT
 
 
 def score(r2: float) -> Score:

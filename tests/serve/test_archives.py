@@ -15,15 +15,15 @@ import pytest
 
 from recombine.record.codec import encode
 from recombine.record.sweep import SweepLine
-from recombine.run.archive import open_archive, write_archive
 from recombine.run.export import export_runs
-from recombine.run.source import SELECTION, find_runs
 from recombine.serve import find
-from recombine.serve.explore.exchange import Task
-from recombine.serve.explore.explorer import Explorer
+from recombine.serve.explorer.exchange import Task
+from recombine.serve.explorer.explorer import Explorer
 from recombine.serve.library import Library
+from recombine.serve.live_verdicts import Verdicts
 from recombine.serve.run_summary import RunSummary
-from recombine.serve.verdicts import Verdicts
+from recombine.storage.archive import open_archive, write_archive
+from recombine.storage.source import SELECTION, find_runs
 from tests.reliability.small_run import finish, small_config
 from tests.serve.rows import row, selection
 from tests.serve.server import serving
@@ -46,7 +46,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def archive(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("exported") / "kept.zip"
-    export_runs(list(find_runs(study)), path, weights=True, lists=[study / "sweep.jsonl"])
+    export_runs(list(find_runs(study)), path, weights=True)
     return path
 
 
@@ -88,10 +88,29 @@ def test_an_archive_is_shown_as_the_directory_that_it_was(study: Path, archive: 
     one, other = (asyncio.run(Verdicts(library).answer("study")) for library in (original, archived))
     assert one == other
     assert len(one.verdicts) == 7
-    ((sweep,), (swept,)) = archived.sweeps(), original.sweeps()
-    assert (sweep.name, swept.name) == ("study/kept.zip", "study")
-    assert (sweep.runs, sweep.states, sweep.best) == (swept.runs, swept.states, swept.best)
-    assert sweep.best == (1.0, "a")
+
+
+def test_a_sweep_in_an_archive_is_shown_as_a_directory_of_its_name(study: Path, tmp_path: Path) -> None:
+    """Other sweeps beside it may have runs of the same names."""
+    for name in ("study", "other"):
+        export_runs(list(find_runs(study)), tmp_path / f"{name}.zip", lists=[study / "sweep.jsonl"])
+    original, archived = looked(study.parent), looked(tmp_path)
+    names = [f"{name}/{run}" for name in ("other", "study") for run in RUNS]
+    assert list(shown(archived)) == names
+    assert archived.studies() == ["other", "study"]
+    (swept,) = original.sweeps()
+    assert swept.best == (1.0, "a")
+    assert [sweep.name for sweep in archived.sweeps()] == ["other", "study"]
+    assert archived.sweeps()[1] == swept
+
+
+def test_runs_of_the_same_name(archive: Path, tmp_path: Path) -> None:
+    """None of them is hidden by another."""
+    for name in ("a", "b"):
+        shutil.copy(archive, tmp_path / f"{name}.zip")
+    library = looked(tmp_path)
+    assert list(shown(library)) == [*RUNS, *(f"b/{run}" for run in RUNS)]
+    assert library.find(f"b/{RUNS[0]}").path == tmp_path / "b.zip" / RUNS[0]
 
 
 def test_a_model_in_an_archive_is_explored(study: Path, archive: Path) -> None:
@@ -147,10 +166,11 @@ def test_a_directory_goes_before_an_archive(study: Path, archive: Path, tmp_path
     before = library.curve(RUNS[0])
     shutil.copytree(study / RUNS[0], tmp_path / RUNS[0])
     (tmp_path / RUNS[0] / "metrics.jsonl").write_text(row(7))
-    assert library.refresh() == ([RUNS[0]], [])
+    assert set(library.refresh().changed) == {RUNS[0], f"kept/{RUNS[0]}"}
     assert [point.step for point in library.curve(RUNS[0])] == [7]
+    assert library.curve(f"kept/{RUNS[0]}") == before
     shutil.rmtree(tmp_path / RUNS[0])
-    assert library.refresh() == ([RUNS[0]], [])
+    assert library.refresh() == ([RUNS[0]], [f"kept/{RUNS[0]}"])
     assert library.curve(RUNS[0]) == before
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from recombine.run.curve import Curve
-from recombine.run.source import DirectorySource
 from recombine.serve.library import Library
+from recombine.storage.curve import Curve
+from recombine.storage.source import DirectorySource
 from tests.reliability.small_run import finish
 from tests.serve.rows import row
 

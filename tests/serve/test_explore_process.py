@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,11 @@ import pytest
 from recombine.cli.serve import demo_directory
 from recombine.errors import InputError
 from recombine.record.codec import decode, encode
-from recombine.serve.explore.exchange import Descriptions, Question, Refusal, Task
-from recombine.serve.explore.explorer import Explorer
-from recombine.serve.explore.main import answer_line, compile_ahead
-from recombine.serve.explore.process import ExplorerProcess, Refused
-from recombine.serve.explore.scene import task_latent
+from recombine.serve.explorer.exchange import Descriptions, Question, Refusal, Task
+from recombine.serve.explorer.explorer import Explorer
+from recombine.serve.explorer.main import answer_line, compile_ahead
+from recombine.serve.explorer.process import ExplorerProcess, Refused
+from recombine.serve.explorer.scene import task_latent
 
 
 class Broken(Explorer):
@@ -31,7 +32,8 @@ class Broken(Explorer):
             raise self.gives
         return self.gives
 
-    compile_ahead = describe
+    def compile_ahead(self, paths: Sequence[Path]) -> Any:
+        return self.describe(Path())
 
 
 def ask(explorer: Explorer, line: str) -> Refusal:
@@ -49,9 +51,10 @@ def test_an_error_is_told_to_the_client(gives: object) -> None:
         assert str(gives) in error
 
 
-@pytest.mark.parametrize(
-    "line", ["", "{", "[]", '{"paths": 3}', '{"paths": [], "task": {"weights": [0], "length": 1}}']
-)
+NO_MODULE = '{"paths": [], "task": {"weights": [0], "length": 1}}'
+
+
+@pytest.mark.parametrize("line", ["", "{", "[]", '{"paths": 3}', NO_MODULE])
 def test_a_question_that_cannot_be_read(line: str) -> None:
     assert "the question cannot be read" in str(ask(Explorer(), line).error)
 

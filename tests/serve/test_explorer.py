@@ -17,9 +17,9 @@ from recombine.cli.serve import demo_directory
 from recombine.errors import InputError
 from recombine.record.codec import decode, encode, plain
 from recombine.run.load import load_model
-from recombine.serve.explore.exchange import Exploration, Task
-from recombine.serve.explore.explorer import Explorer, _numbers
-from recombine.serve.explore.scene import context_lengths, make_scene, task_latent
+from recombine.serve.explorer.exchange import Exploration, Task
+from recombine.serve.explorer.explorer import Explorer, _numbers
+from recombine.serve.explorer.scene import context_lengths, make_scene, task_latent
 from recombine.stream import Stream
 from recombine.task.sample import sample_masks
 from recombine.task.teacher import config_teacher

@@ -17,11 +17,11 @@ from recombine.record.codec import encode
 from recombine.record.run_state import RunState, Status
 from recombine.record.score import MetricsRow
 from recombine.record.sweep import SweepLine
-from recombine.run.reader import last_row, read_config
-from recombine.run.source import SELECTION, RunSource
 from recombine.serve import run_summary
 from recombine.serve.library import Library
 from recombine.serve.run_summary import RunSummary
+from recombine.storage.reader import last_row, read_config
+from recombine.storage.source import SELECTION, RunSource
 from tests.reliability.small_run import finish, small_config
 from tests.serve.rows import row, selection
 

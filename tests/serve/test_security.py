@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from recombine.serve.app import Server, make_app
 from recombine.serve.guard import HEADERS, POLICY, is_local
+from recombine.storage.archive import write_archive
 from tests.reliability.small_run import finish
 from tests.serve.server import Address, serving
 
@@ -38,6 +39,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "runs" / "two").mkdir()
     for name in ("config.toml", "metrics.jsonl", "status.json"):
         (place / "runs" / "two" / name).symlink_to(place / "secret.txt")
+    inside = (place / "runs" / "one" / "config.toml").read_bytes()
+    names = ("../outside", "../../outside", str(place / "outside"), "a/../../outside")
+    write_archive(place / "runs" / "hostile.zip", {f"{name}/config.toml": inside for name in names})
     return place
 
 
@@ -110,6 +114,15 @@ def test_symlinks_are_not_followed(server: Address) -> None:
     assert runs["one"]["state"] == "done"
     assert runs["two"]["state"] == "unreadable"
     assert SECRET.decode() not in str(runs)
+
+
+def test_an_archive_leads_nowhere_else(server: Address, place: Path) -> None:
+    """Its members have names of paths outside. They are no runs, under any name."""
+    assert {run["name"] for run in server.get("/api/runs").json()["runs"]} == {"one", "two"}
+    for name in ("outside", "../outside", "a/../../outside", str(place / "outside"), "hostile.zip/../outside"):
+        answer = server.get(f"/api/models?run={quote(name)}")
+        assert answer.status == 400
+        assert "no such run here" in answer.json()["error"]
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -25,7 +25,7 @@ from recombine.record.codec import convert
 from recombine.record.reference import References
 from recombine.record.run_state import Identity, Status
 from recombine.record.score import MetricsRow
-from recombine.run.reader import StoredRun
+from recombine.storage.reader import StoredRun
 from recombine.study.collect import Study
 from recombine.support.support import make_support
 

@@ -8,7 +8,7 @@ from scipy import stats
 
 from recombine.claims import CLAIMS, Statistic
 from recombine.config.schema import OptimizerConfig
-from recombine.run.reader import StoredRun
+from recombine.storage.reader import StoredRun
 from recombine.study.collect import Study
 from recombine.study.verdict import STATISTICS, effects, judge, judge_part
 from tests.study.studies import whole_study

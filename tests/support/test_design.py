@@ -33,7 +33,7 @@ def exists(num_modules: int, k: int, size: int, connected: bool) -> bool:
     """By brute force over all sets of masks."""
     from itertools import combinations
 
-    from recombine.support.mask import components, k_hot_masks
+    from recombine.support.masks import components, k_hot_masks
 
     for masks in combinations(k_hot_masks(num_modules, k), size):
         groups = components(masks)

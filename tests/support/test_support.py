@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recombine.errors import InputError
-from recombine.support.mask import k_hot_masks
+from recombine.support.masks import k_hot_masks
 from recombine.support.parse import parse_support, unparse_support
 from recombine.support.support import Support, make_support
 

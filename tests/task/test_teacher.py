@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from recombine.errors import InputError
-from recombine.support.mask import k_hot_masks
+from recombine.support.masks import k_hot_masks
 from recombine.support.support import make_support
 from recombine.task.sample import sample_split
 from recombine.task.teacher import Teacher, check_teacher, init_teacher

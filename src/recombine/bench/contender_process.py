@@ -1,4 +1,4 @@
-"""The process of a contender, seen from the benchmark that starts and ends it."""
+"""The process of a contender, as the benchmark starts, asks and ends it."""
 
 import os
 import subprocess

@@ -1,7 +1,7 @@
-"""The limits of the machine: how fast NumPy and JAX multiply float32 matrices.
+"""The limits of the machine: how fast NumPy and JAX multiply matrices.
 
-Each limit takes part in the race like a contender. Its steps are matrix products, which are complete when a call
-returns.
+Each limit takes part in the race like a contender. Its steps are products of float32 matrices, which are complete when
+a call returns.
 """
 
 import numpy as np

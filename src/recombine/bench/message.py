@@ -15,7 +15,7 @@ class Ready(Record, frozen=True, tag_field="status", tag="ready"):
     """A contender has done its first step: the seconds it took, and bytes of resident memory."""
 
     versions: dict[str, str]
-    """Of the packages that the contender requires."""
+    """The versions of the packages that the contender requires."""
     import_seconds: float
     setup_seconds: float
     """From the end of the import until there is a stepper."""

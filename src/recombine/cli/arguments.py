@@ -13,7 +13,7 @@ from recombine.terminal.output import note
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from recombine.jobs.job import Job, JobEvent
+    from recombine.jobs.protocol import Job, JobEvent
     from recombine.run.signals import StopSignal
 
 

@@ -13,7 +13,7 @@ from recombine.terminal.output import note, print_json
 if TYPE_CHECKING:
     from recombine.run.examine import Examined
     from recombine.run.signals import StopSignal
-    from recombine.run.source import RunSource
+    from recombine.storage.source import RunSource
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Eval:
         from recombine.model.custom import import_model
         from recombine.run.examine import examine
         from recombine.run.load import load_model
-        from recombine.run.reader import read_run
         from recombine.run.signals import run_interruptibly
+        from recombine.storage.reader import read_run
         from recombine.terminal.scorecard import print_examined
 
         if self.model:
@@ -69,7 +69,7 @@ class Eval:
 
 def _one_run(path: Path) -> "RunSource":
     """The run at a path, or a line that says which runs are below it."""
-    from recombine.run.source import CONFIG, require_runs
+    from recombine.storage.source import CONFIG, require_runs
 
     if path.is_dir() and not (path / CONFIG).is_file() and not any(path.iterdir()):
         raise InputError("runs", str(path), f"not a run directory: it has no {CONFIG}")

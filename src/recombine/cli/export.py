@@ -29,10 +29,10 @@ class Export:
         from recombine.files import check_output, make_output_directory
         from recombine.jobs.sweep import LIST
         from recombine.model.custom import import_model
-        from recombine.run.archive import SUFFIX
         from recombine.run.export import check_export, export_runs
         from recombine.run.machine import prepare
-        from recombine.run.source import require_runs
+        from recombine.storage.archive import SUFFIX
+        from recombine.storage.source import require_runs
 
         prepare()
         if self.model:

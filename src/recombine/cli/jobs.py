@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from recombine.cli.arguments import Executor
     from recombine.config.schema import Config
-    from recombine.jobs.job import Job, JobEvent
+    from recombine.jobs.protocol import Job, JobEvent
     from recombine.run.signals import StopSignal
 
 
 def headline(wanted: "Mapping[str, Config]", where: "Executor", out: Path) -> str:
     """How many runs, how many at a time, and where."""
-    from recombine.run.reader import is_done
-    from recombine.run.source import DirectorySource
+    from recombine.storage.reader import is_done
+    from recombine.storage.source import DirectorySource
 
     done = sum(is_done(DirectorySource(out / name)) for name in wanted)
     return f"{len(wanted)} runs{f', {done} of them done,' if done else ','} {where.pace}, in {out}"
@@ -54,8 +54,8 @@ def execute_jobs(
 
 def best_before(done: Sequence[str], out: Path) -> tuple[float, str] | None:
     """Of runs that were done before, the best R² on held-out masks and its name."""
-    from recombine.run.reader import last_row
-    from recombine.run.source import DirectorySource
+    from recombine.storage.reader import last_row
+    from recombine.storage.source import DirectorySource
 
     found = []
     for name in done:

@@ -24,7 +24,7 @@ class Report:
 
     def run(self) -> None:
         from recombine.errors import InputError
-        from recombine.run.source import require_runs
+        from recombine.storage.source import require_runs
 
         if self.json and self.markdown:
             raise InputError("markdown", True, "with --json there is nothing left to print; leave one of them out")

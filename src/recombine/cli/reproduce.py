@@ -48,8 +48,8 @@ class Reproduce:
     """Print JSON: the page's path, the verdicts, the runs."""
 
     def run(self) -> None:
-        from recombine.run.directory import check_run_path
         from recombine.run.machine import available_cores, prepare
+        from recombine.storage.directory import check_run_path
 
         # Before a model of the user's own is imported, which may start JAX. `smoke` is nearly all compiling.
         prepare(1 if self.dry_run else None, compile_quickly=self.preset == "smoke")
@@ -66,8 +66,8 @@ class Reproduce:
             self._estimate(entries, out, self.where.at_a_time or available_cores())
             return
         from recombine.jobs.plan import check_same
-        from recombine.run.lock import coordinating
         from recombine.run.signals import run_interruptibly
+        from recombine.storage.locking import coordinating
         from recombine.study.collect import check_belongs
 
         wanted = {entry.name: entry.config for entry in entries}
@@ -130,9 +130,9 @@ class Reproduce:
 
     def _estimate(self, entries: "Sequence[Entry]", out: Path, workers: int) -> None:
         from recombine.jobs.estimate import seconds_per_run, total_seconds
-        from recombine.run.reader import is_done
-        from recombine.run.source import DirectorySource
-        from recombine.terminal.rate import duration
+        from recombine.storage.reader import is_done
+        from recombine.storage.source import DirectorySource
+        from recombine.terminal.speed import duration
 
         rows = []
         seconds = seconds_per_run([entry.config for entry in entries], note)

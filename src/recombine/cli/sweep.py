@@ -53,8 +53,8 @@ class Run:
     """Print JSON."""
 
     def run(self) -> None:
-        from recombine.run.directory import check_run_path
         from recombine.run.machine import available_cores, prepare
+        from recombine.storage.directory import check_run_path
 
         runs = self._runs()
         prepare(1 if self.dry_run else None)
@@ -74,8 +74,8 @@ class Run:
             self._estimate(wanted, out, self.where.at_a_time or available_cores())
             return
         from recombine.jobs.plan import check_same
-        from recombine.run.lock import coordinating
         from recombine.run.signals import run_interruptibly
+        from recombine.storage.locking import coordinating
 
         if not self.resume_anyway:
             check_same(wanted, out)
@@ -122,9 +122,9 @@ class Run:
 
     def _estimate(self, wanted: "dict[str, Config]", out: Path, workers: int) -> None:
         from recombine.jobs.estimate import seconds_per_run, total_seconds
-        from recombine.run.reader import is_done
-        from recombine.run.source import DirectorySource
-        from recombine.terminal.rate import duration
+        from recombine.storage.reader import is_done
+        from recombine.storage.source import DirectorySource
+        from recombine.terminal.speed import duration
 
         left = {name: config for name, config in wanted.items() if not is_done(DirectorySource(out / name))}
         seconds = dict(zip(left, seconds_per_run(list(left.values()), note), strict=True))

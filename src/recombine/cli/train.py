@@ -53,8 +53,8 @@ class Train:
     def run(self) -> None:
         config = self._config()
         out = self.out or Path("runs") / f"{self.preset}-{config.model.label}-seed{config.seed}"
-        from recombine.run.directory import check_run_path
         from recombine.run.machine import prepare
+        from recombine.storage.directory import check_run_path
 
         check_run_path(out)
         prepare(self.threads, self.devices)

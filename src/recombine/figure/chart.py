@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 
 from recombine.figure.panel import Panel
-from recombine.run.reader import StoredRun
+from recombine.storage.reader import StoredRun
 from recombine.study.collect import Study
 from recombine.study.series import ReferencePoint, models, summarise, summarise_references
 

@@ -10,7 +10,7 @@ from typing import Any
 import altair as alt
 
 from recombine.figure.theme import BLUE, FONT, INK, ORANGE, PAPER
-from recombine.support.mask import Mask, active_modules, format_mask
+from recombine.support.masks import Mask, active_modules, format_mask
 from recombine.support.support import Support
 
 TRAINED, HELD_OUT = "trained", "held out"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recombine.errors import InUse
-from recombine.jobs.job import Job, News
+from recombine.jobs.protocol import Job, News
 from recombine.run.signals import StopSignal
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def execute_job(job: Job, stop: StopSignal, tell: Tell) -> None:
     configs = [override(Config(), parse_toml(part.config, "job")) for part in job.parts]
     paths = [Path(part.path) for part in job.parts]
     if job.kind == "references":
-        from recombine.run.references import store_references
+        from recombine.storage.reference_files import store_references
 
         with stop.exit_allowed(lambda: None):
             store_references(paths[0].parent, configs[0])
@@ -69,8 +69,8 @@ def _measure(job: Job, paths: list[Path]) -> None:
     from recombine.jobs.selection import store_selection
     from recombine.run.examine import scorecard_of
     from recombine.run.load import load_model
-    from recombine.run.reader import is_done
-    from recombine.run.source import DirectorySource
+    from recombine.storage.reader import is_done
+    from recombine.storage.source import DirectorySource
 
     for path in paths:
         if not is_done(DirectorySource(path)):

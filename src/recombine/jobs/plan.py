@@ -9,11 +9,11 @@ import msgspec
 from recombine.config.schema import Config
 from recombine.config.toml import config_tables, differences, write_toml
 from recombine.errors import InputError
-from recombine.jobs.job import After, Job, JobPart
+from recombine.jobs.protocol import After, Job, JobPart
 from recombine.run.load import custom_model
-from recombine.run.reader import is_done, read_scorecard, read_selection, run_config
-from recombine.run.references import missing_references, reference_file
-from recombine.run.source import CONFIG, REFERENCES, DirectorySource
+from recombine.storage.reader import is_done, read_scorecard, read_selection, run_config
+from recombine.storage.reference_files import missing_references, reference_file
+from recombine.storage.source import CONFIG, REFERENCES, DirectorySource
 from recombine.train.step import compiled_part
 
 

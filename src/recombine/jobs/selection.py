@@ -12,10 +12,10 @@ from recombine.measure.r2 import score
 from recombine.model.interface import Model
 from recombine.record.score import Score, SplitScore
 from recombine.record.sweep import Selection, SelectionScores
-from recombine.run.directory import write_selection
 from recombine.run.load import TrainedModel
-from recombine.run.reader import SELECTION_FORMAT, last_row, read_selection
-from recombine.run.source import open_run
+from recombine.storage.directory import write_selection
+from recombine.storage.reader import SELECTION_FORMAT, last_row, read_selection
+from recombine.storage.source import open_run
 from recombine.support.split import TEACHER_SPLITS
 from recombine.task.evaluation import evaluation_splits, selection_episodes
 from recombine.task.teacher import config_teacher

@@ -12,7 +12,7 @@ from recombine.files import NotAFile, make_directories, read_file, remove_unfini
 from recombine.jobs.grid import SweepRun
 from recombine.record.codec import BadRecord, decode, encode
 from recombine.record.sweep import SweepLine
-from recombine.run.archive import open_archive, split_path
+from recombine.storage.archive import open_archive, split_path
 
 LIST = "sweep.jsonl"
 LARGEST = 1 << 28

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from recombine.jobs.execute import execute_job
-from recombine.jobs.job import ERRORS, Job, News, failure, keep_shape
+from recombine.jobs.protocol import ERRORS, Job, News, failure, keep_shape
 from recombine.record.codec import decode, encode
 from recombine.run.machine import prepare
 from recombine.run.signals import Interrupted, run_interruptibly

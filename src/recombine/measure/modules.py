@@ -25,7 +25,7 @@ from recombine.model.interface import LatentModel
 from recombine.numerics import exact_jit
 from recombine.record.codec import Record
 from recombine.stream import Stream, stream_key
-from recombine.support.mask import Mask, active_modules, format_mask, k_hot_masks
+from recombine.support.masks import Mask, active_modules, format_mask, k_hot_masks
 from recombine.task.episode import sample_input
 from recombine.task.teacher import Teacher, operator_norm
 

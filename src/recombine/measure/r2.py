@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from recombine.errors import InputError
 from recombine.record.score import MaskScore, Score
-from recombine.support.mask import Mask, format_mask
+from recombine.support.masks import Mask, format_mask
 from recombine.task.episode import Episode
 
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from recombine.jobs.job import JobEvent
+from recombine.jobs.protocol import JobEvent
 from recombine.page.write import write_report
 
 SECONDS_BETWEEN = 60.0

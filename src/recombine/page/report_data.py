@@ -7,7 +7,7 @@ from recombine.figure.chart import LABEL_GAP, NOTHING, chart
 from recombine.figure.contents import all_panels
 from recombine.figure.panel import Panel
 from recombine.record.score import MaskScore
-from recombine.run.reader import StoredRun
+from recombine.storage.reader import StoredRun
 from recombine.study.collect import Study
 from recombine.study.series import Series, finite, models, supports
 from recombine.study.statistics import t_quantile

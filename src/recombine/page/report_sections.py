@@ -11,7 +11,7 @@ from recombine.figure.contents import FIGURES
 from recombine.figure.panel import Panel
 from recombine.page.html import badge, html_with_band, table
 from recombine.page.report_data import EXPLORE, EXPLORED_SPLITS
-from recombine.run.reader import StoredRun
+from recombine.storage.reader import StoredRun
 from recombine.study.collect import Study, field_value
 from recombine.study.series import model_scores, models, reference_scores, supports
 from recombine.study.verdict import Part, Verdict

@@ -1,1 +1,1 @@
-"""One run: its directory, its training, its checkpoints, and how it is read back."""
+"""One run: trained, measured and saved; resumed, loaded, examined, exported."""

@@ -11,11 +11,11 @@ from recombine.measure.snapshot import measure_snapshot
 from recombine.record.codec import plain
 from recombine.record.reference import References
 from recombine.record.score import MetricsRow
-from recombine.run.directory import write_scorecard
 from recombine.run.load import TrainedModel
-from recombine.run.reader import StoredRun, read_scorecard
-from recombine.run.references import references_of
-from recombine.run.source import DirectorySource, open_run
+from recombine.storage.directory import write_scorecard
+from recombine.storage.reader import StoredRun, read_scorecard
+from recombine.storage.reference_files import references_of
+from recombine.storage.source import DirectorySource, open_run
 from recombine.task.teacher import config_teacher
 
 

@@ -11,11 +11,11 @@ from recombine.files import NotAFile, make_directories, replace_file
 from recombine.model.weights import named_arrays
 from recombine.record.codec import BadRecord, decode, encode
 from recombine.record.run_state import Environment, Start
-from recombine.run.archive import SUFFIX, write_archive
 from recombine.run.load import load_model
-from recombine.run.reader import last_row, read_config
-from recombine.run.references import reference_file
-from recombine.run.source import (
+from recombine.storage.archive import SUFFIX, write_archive
+from recombine.storage.reader import last_row, read_config
+from recombine.storage.reference_files import reference_file
+from recombine.storage.source import (
     CONFIG,
     ENV,
     METRICS,

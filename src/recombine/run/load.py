@@ -12,9 +12,9 @@ from recombine.errors import InputError
 from recombine.files import NotAFile
 from recombine.model.interface import Model
 from recombine.model.weights import replace_arrays
-from recombine.run.checkpoint import DamagedCheckpoint, list_checkpoints, read_checkpoint
-from recombine.run.reader import last_row, read_config
-from recombine.run.source import CHECKPOINTS, CONFIG, METRICS, WEIGHTS, RunSource, open_run
+from recombine.storage.checkpoint import DamagedCheckpoint, list_checkpoints, read_checkpoint
+from recombine.storage.reader import last_row, read_config
+from recombine.storage.source import CHECKPOINTS, CONFIG, METRICS, WEIGHTS, RunSource, open_run
 from recombine.train.step import init_state
 
 LOSSES = "losses"  # among the arrays of a checkpoint: the losses since the last row of metrics

@@ -11,10 +11,10 @@ from recombine.errors import InputError
 from recombine.record.codec import decode, plain
 from recombine.record.run_state import Identity
 from recombine.record.score import MetricsRow
-from recombine.run.checkpoint import Checkpoint, DamagedCheckpoint, list_checkpoints, read_checkpoint, set_aside
-from recombine.run.directory import RunDirectory
 from recombine.run.load import LOSSES
-from recombine.run.source import CONFIG, METRICS
+from recombine.storage.checkpoint import Checkpoint, DamagedCheckpoint, list_checkpoints, read_checkpoint, set_aside
+from recombine.storage.directory import RunDirectory
+from recombine.storage.source import CONFIG, METRICS
 
 
 def newest_checkpoint(directory: RunDirectory, say: Callable[[str], None]) -> Checkpoint | None:

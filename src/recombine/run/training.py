@@ -23,13 +23,13 @@ from recombine.measure.snapshot import SnapshotEpisodes, measure_parts, snapshot
 from recombine.model.weights import named_arrays, replace_arrays
 from recombine.record.run_state import Change, Environment, Identity, RunState, TimingRow
 from recombine.record.score import MetricsRow
-from recombine.run.checkpoint import Checkpoint, save_checkpoint
-from recombine.run.directory import RunDirectory
 from recombine.run.load import LOSSES
 from recombine.run.machine import identity, peak_memory, this_start
 from recombine.run.resume import last_metrics, newest_checkpoint, what_changed
 from recombine.run.signals import StopSignal
-from recombine.run.source import CONFIG, METRICS
+from recombine.storage.checkpoint import Checkpoint, save_checkpoint
+from recombine.storage.directory import RunDirectory
+from recombine.storage.source import CONFIG, METRICS
 from recombine.train.loop import Snapshot, check_devices, train
 from recombine.train.step import State, Tasks, config_tasks, init_state
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from recombine.config.schema import Config
 from recombine.errors import InputError
-from recombine.run.directory import RunDirectory
 from recombine.run.signals import StopSignal
 from recombine.run.training import Progress, RunOptions, RunTraining, restore
+from recombine.storage.directory import RunDirectory
 from recombine.train.loop import NonFiniteLoss, train_vmapped
 from recombine.train.step import compiled_part
 

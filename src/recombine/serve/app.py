@@ -23,16 +23,16 @@ from recombine.config.schema import SHIPPED, CustomModelConfig
 from recombine.errors import InputError
 from recombine.figure import theme
 from recombine.record.codec import Record, encode
-from recombine.run.curve import MEASURED, MOST_POINTS
 from recombine.serve.budget import BURST, PATIENCE, SHARE, Budget, Gate
 from recombine.serve.busy import Busyness
-from recombine.serve.explore.exchange import TRUE, Descriptions, Exploration, Latent, Question, Task
-from recombine.serve.explore.process import ExplorerProcess, Refused, TooManyWaiting
+from recombine.serve.explorer.exchange import TRUE, Descriptions, Exploration, Latent, Question, Task
+from recombine.serve.explorer.process import ExplorerProcess, Refused, TooManyWaiting
 from recombine.serve.guard import Guard
 from recombine.serve.library import Library
 from recombine.serve.live import Watch, cancel
+from recombine.serve.live_verdicts import Verdicts
 from recombine.serve.run_summary import SeenRun
-from recombine.serve.verdicts import Verdicts
+from recombine.storage.curve import MEASURED, MOST_POINTS
 from recombine.study.statistics import t_quantile
 
 STATIC = Path(__file__).with_name("static")

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from recombine.errors import InputError
 from recombine.jobs.sweep import LIST
-from recombine.run.archive import SUFFIX, open_archive
-from recombine.run.source import (
+from recombine.serve.run_summary import NO_FILE, FileStamp, FoundRun, Stamp, file_stamp, run_stamp
+from recombine.storage.archive import SUFFIX, open_archive
+from recombine.storage.source import (
     CHECKPOINTS,
     CONFIG,
     METRICS,
@@ -18,7 +19,6 @@ from recombine.run.source import (
     DirectorySource,
     find_runs,
 )
-from recombine.serve.run_summary import NO_FILE, FileStamp, FoundRun, Stamp, file_stamp, run_stamp
 
 DEPTH = 4
 FILES = (CONFIG, METRICS, STATUS, SELECTION)  # in the order of a `Stamp`
@@ -78,6 +78,7 @@ class Finder:
                 inside = sorted(entries, key=lambda entry: entry.name)
         except OSError:  # removed meanwhile, or not readable for this user
             return
+        archives = []
         for entry in inside:
             if entry.name.startswith(".") or entry.name == CHECKPOINTS:
                 continue
@@ -85,21 +86,28 @@ class Finder:
                 if entry.name == LIST:
                     found.sweeps[name] = FoundSweep(Path(path), name)
                 elif entry.name.endswith(SUFFIX):
-                    self._add_archive(entry.path, name, found, known)
+                    archives.append(entry.path)
             elif depth and entry.is_dir(follow_symlinks=False):
                 self._walk(entry.path, joined(name, _text(entry.name)), depth - 1, found, known)
+        for archive in archives:  # after the directories, whose names go before
+            self._add_archive(archive, name, found, known)
 
     def _add_archive(self, path: str, name: str, found: Found, known: dict[str, ArchiveContents]) -> None:
-        """Add the runs of an archive, as if they were in the archive's directory. A real directory goes before."""
+        """Add the runs of an archive `DIRECTORY/x.zip`, as if they were in `DIRECTORY`.
+
+        A run whose name is taken is shown as if it were in `DIRECTORY/x`, and so are all runs of a sweep.
+        """
         contents = self._contents(path, known)
-        shown = joined(name, _text(Path(path).name))
         if contents.error is not None:
             stamp = Stamp(*[contents.stamp] * len(FILES))
+            shown = joined(name, _text(Path(path).name))
             found.runs.setdefault(shown, FoundRun(DirectorySource(Path(path)), stamp, contents.error))
+        own = joined(name, _text(Path(path).stem))
         for run, place in contents.runs.items():
-            found.runs.setdefault(joined(name, run), place)
+            shown = joined(name, run)
+            found.runs.setdefault(joined(own, run) if contents.has_list or shown in found.runs else shown, place)
         if contents.has_list:
-            found.sweeps[shown] = FoundSweep(Path(path), name)
+            found.sweeps.setdefault(own, FoundSweep(Path(path), own))
 
     def _contents(self, path: str, known: dict[str, ArchiveContents]) -> ArchiveContents:
         stamp, contents = file_stamp(path), known.get(path)

@@ -16,11 +16,11 @@ from recombine.config.toml import config_tables, differences
 from recombine.errors import InputError
 from recombine.jobs.sweep import read_list
 from recombine.record.codec import Record
-from recombine.run.curve import MOST_POINTS, Curve, CurvePoint
-from recombine.run.reader import is_alive, read_selection
-from recombine.run.source import DirectorySource
 from recombine.serve.find import Finder, FoundSweep, joined
 from recombine.serve.run_summary import FileStamp, RunSummary, SeenRun, Stamp, may_be_killed, read_summary
+from recombine.storage.curve import MOST_POINTS, Curve, CurvePoint
+from recombine.storage.reader import is_alive, read_selection
+from recombine.storage.source import DirectorySource
 
 MOST_POINTS_KEPT = 150_000  # points of curves, of all runs together
 

@@ -13,9 +13,9 @@ from recombine.config.schema import Config
 from recombine.config.toml import config_tables
 from recombine.errors import InputError
 from recombine.record.codec import Record
-from recombine.run.curve import curve_point
-from recombine.run.reader import is_alive, last_row, read_config, read_status
-from recombine.run.source import CONFIG, METRICS, SELECTION, STATUS, ArchiveSource, RunSource
+from recombine.storage.curve import curve_point
+from recombine.storage.reader import is_alive, last_row, read_config, read_status
+from recombine.storage.source import CONFIG, METRICS, SELECTION, STATUS, ArchiveSource, RunSource
 
 LONGEST_TEXT = 300  # characters of a text from a file
 
@@ -155,10 +155,14 @@ def _with_scores(before: SeenRun, found: FoundRun) -> RunSummary:
 
 def _with_config(found: FoundRun, name: str) -> SeenRun:
     """A run of which only the configuration was read."""
+    if found.stamp.config == NO_FILE:
+        return SeenRun(found.source, found.stamp, None, _unreadable(name, f"it has no {CONFIG}"))
     try:
         config = read_config(found.source)
     except Exception as error:  # anything can be in a file
         why = error.expected if isinstance(error, InputError) else type(error).__name__
+        for beginning in ("not a run directory: ", f"its {CONFIG}: ", f"{CONFIG}: "):  # the file is named once
+            why = why.removeprefix(beginning)
         return SeenRun(found.source, found.stamp, None, _unreadable(name, f"{CONFIG}: {why}"))
     task = config.task
     summary = RunSummary(

@@ -7,8 +7,8 @@ from pathlib import Path
 from recombine.config.schema import Config
 from recombine.config.toml import config_tables
 from recombine.errors import InputError
-from recombine.run.reader import StoredRun, read_run, run_config
-from recombine.run.source import find_runs, require_runs
+from recombine.storage.reader import StoredRun, read_run, run_config
+from recombine.storage.source import find_runs, require_runs
 
 # What the runs of one report must have in common, or their curves could not be drawn side by side.
 SHARED = (

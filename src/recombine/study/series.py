@@ -7,7 +7,7 @@ from statistics import fmean
 
 from recombine.record.reference import References, ReferenceScores
 from recombine.record.score import MetricsRow, Score
-from recombine.run.reader import StoredRun
+from recombine.storage.reader import StoredRun
 from recombine.study.collect import Study
 from recombine.study.statistics import band
 from recombine.study.wording import ordered_models

@@ -6,7 +6,7 @@ from statistics import fmean
 
 from recombine.record.reference import REFERENCE_NAMES, References
 from recombine.record.score import MetricsRow
-from recombine.run.reader import StoredRun
+from recombine.storage.reader import StoredRun
 from recombine.study.collect import Study
 from recombine.study.series import model_scores, models, reference_score, reference_scores, supports
 from recombine.support.split import EVAL_SPLITS

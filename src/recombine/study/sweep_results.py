@@ -14,9 +14,9 @@ from recombine.jobs.grid import value_name
 from recombine.jobs.sweep import read_list
 from recombine.record.codec import Record
 from recombine.record.sweep import SweepLine
-from recombine.run.archive import open_archive, split_path
-from recombine.run.reader import last_row, read_selection, read_status
-from recombine.run.source import ArchiveSource, DirectorySource, RunSource
+from recombine.storage.archive import open_archive, split_path
+from recombine.storage.reader import last_row, read_selection, read_status
+from recombine.storage.source import ArchiveSource, DirectorySource, RunSource
 from recombine.study.statistics import band
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from recombine import paper
 from recombine.claims import CLAIMS, Claim, Statistic
 from recombine.record.codec import Record
-from recombine.run.reader import StoredRun
+from recombine.storage.reader import StoredRun
 from recombine.study.collect import Study
 from recombine.study.series import reference_score
 from recombine.study.statistics import confidence_interval

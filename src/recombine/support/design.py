@@ -4,7 +4,7 @@ from math import ceil, comb
 from random import Random
 
 from recombine.errors import InputError
-from recombine.support.mask import Mask, components, k_hot_masks
+from recombine.support.masks import Mask, components, k_hot_masks
 from recombine.support.support import Support, make_support
 
 REJECTION_TRIES = 1_000

@@ -8,7 +8,7 @@ from typing import Any
 
 from recombine import paper
 from recombine.errors import InputError, suggestion
-from recombine.support.mask import format_mask, k_hot_masks
+from recombine.support.masks import format_mask, k_hot_masks
 from recombine.support.support import Support, make_support, paper_support
 
 LARGEST_FILE = 10_000_000

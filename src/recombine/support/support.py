@@ -10,7 +10,7 @@ from typing import Any
 
 from recombine import paper
 from recombine.errors import InputError
-from recombine.support.mask import MOST_MASKS, Mask, components, format_mask, k_hot_masks, parse_mask
+from recombine.support.masks import MOST_MASKS, Mask, components, format_mask, k_hot_masks, parse_mask
 
 
 @dataclass(frozen=True)

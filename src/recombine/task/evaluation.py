@@ -8,7 +8,7 @@ from math import comb
 
 from recombine.config.schema import Config
 from recombine.stream import Stream
-from recombine.support.mask import MOST_MASKS, k_hot_masks
+from recombine.support.masks import MOST_MASKS, k_hot_masks
 from recombine.support.split import EVAL_SPLITS, Split
 from recombine.task.episode import Episode
 from recombine.task.sample import sample_masks, sample_split

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int
 from recombine.checks import check_choice, check_size
 from recombine.numerics import exact_jit
 from recombine.stream import Stream, stream_key
-from recombine.support.mask import Mask
+from recombine.support.masks import Mask
 from recombine.support.split import CONTROL_SPLITS, Split
 from recombine.support.support import Support
 from recombine.task.episode import Episode, sample_control_episodes, sample_episodes

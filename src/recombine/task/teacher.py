@@ -17,7 +17,7 @@ from recombine.config.schema import Config
 from recombine.errors import InputError
 from recombine.numerics import exact_jit
 from recombine.stream import Stream, stream_key
-from recombine.support.mask import Mask, active_modules
+from recombine.support.masks import Mask, active_modules
 from recombine.support.support import Support
 
 

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Column
 
-from recombine.jobs.job import JobEvent, News
+from recombine.jobs.protocol import JobEvent, News
 from recombine.support.split import TEACHER_SPLITS
-from recombine.terminal.rate import Rate, duration
+from recombine.terminal.speed import Rate, duration
 
 SECONDS_BETWEEN_LINES = 10.0
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from recombine.run.reader import StoredRun
+from recombine.storage.reader import StoredRun
 from recombine.study.collect import Study
 from recombine.study.series import model_scores, models, reference_scores, supports
 from recombine.study.verdict import Part, Verdict

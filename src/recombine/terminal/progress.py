@@ -7,7 +7,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from recombine.terminal.rate import Rate, duration
+from recombine.terminal.speed import Rate, duration
 
 SECONDS_BETWEEN_LINES = 5.0
 

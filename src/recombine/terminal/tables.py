@@ -10,7 +10,7 @@ from rich.text import Text
 from recombine.study.summary import FinalScores, ScoreTable
 from recombine.study.verdict import Part, Verdict
 from recombine.study.wording import COMPARISON_SIGNS, VERDICT_MARKS
-from recombine.support.mask import active_modules, format_mask
+from recombine.support.masks import active_modules, format_mask
 from recombine.support.split import EVAL_SPLITS
 from recombine.support.support import Support
 

@@ -1,5 +1,5 @@
 # pyright: reportMissingImports=false
-"""Flax linen with Optax: stock layers, a `TrainState`, and one jitted step per call.
+"""Flax linen with Optax: stock layers, and one jitted step per call.
 
 There is no position bias: Flax's attention has none built in. So this peer does a little less than the paper's model.
 AdamW decays all parameters, as it does by default.

@@ -1,8 +1,8 @@
 # pyright: reportMissingImports=false
-"""PyTorch, eager: the stock `nn.TransformerEncoder`, and the training loop of the tutorials.
+"""PyTorch, eager: the stock `nn.TransformerEncoder`.
 
-There is no position bias: PyTorch's layers have none built in. So this peer does a little less than the paper's model.
-AdamW decays all parameters, as it does by default.
+The training loop is that of the tutorials. There is no position bias: PyTorch's layers have none built in. So this peer
+does a little less than the paper's model. AdamW decays all parameters, as it does by default.
 """
 
 from math import sqrt

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from itertools import chain, islice
 
-from recombine.jobs.job import Job, JobEvent, News, keep_shape, retried
+from recombine.jobs.protocol import Job, JobEvent, News, keep_shape, retried
 from recombine.record.codec import BadRecord, decode, encode
 from recombine.run.signals import StopSignal
 

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 from recombine.errors import Failed, InputError
 from recombine.files import make_directories, remove_directory, replace_file
 from recombine.jobs.execute import execute_job
-from recombine.jobs.job import ERRORS, Job, JobEvent, News, failure, retried
+from recombine.jobs.protocol import ERRORS, Job, JobEvent, News, failure, retried
 from recombine.run.machine import prepare
 from recombine.run.signals import Interrupted, StopSignal, run_interruptibly
-from recombine.run.source import CHECKPOINTS, CONFIG
+from recombine.storage.source import CHECKPOINTS, CONFIG
 
 SECONDS_BETWEEN_LOOKS = 0.2
 SECONDS_TO_LEAVE = 60.0

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from recombine.errors import InputError
 from recombine.jobs.executor.slurm_queue import FOLDER, Options, Queue, Task
-from recombine.jobs.job import Job, JobEvent, News, retried
-from recombine.run.reader import last_row, read_status
+from recombine.jobs.protocol import Job, JobEvent, News, retried
 from recombine.run.signals import StopSignal
-from recombine.run.source import DirectorySource
+from recombine.storage.reader import last_row, read_status
+from recombine.storage.source import DirectorySource
 
 SECONDS_BETWEEN_LOOKS = 1.0  # at files
 SECONDS_BETWEEN_QUERIES = 10.0  # of the queue, which all users of a cluster share

@@ -17,7 +17,7 @@ from typing import Any
 from recombine.errors import InputError
 from recombine.files import append, make_directories
 from recombine.jobs.executor.slurm_task import Work
-from recombine.jobs.job import Job, News
+from recombine.jobs.protocol import Job, News
 from recombine.record.codec import BadRecord, decode
 
 FOLDER, LIST = "slurm", "tasks.jsonl"

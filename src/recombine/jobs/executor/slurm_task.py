@@ -10,7 +10,7 @@ from typing import Any
 
 from recombine.files import replace_file
 from recombine.jobs.execute import execute_job
-from recombine.jobs.job import ERRORS, Job, News, failure
+from recombine.jobs.protocol import ERRORS, Job, News, failure
 from recombine.record.codec import encode
 from recombine.run.machine import prepare
 from recombine.run.signals import Interrupted, StopSignal, run_interruptibly

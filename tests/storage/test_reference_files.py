@@ -9,7 +9,7 @@ import pytest
 from recombine.config.preset import preset_config
 from recombine.config.schema import Config
 from recombine.record.reference import REFERENCE_NAMES
-from recombine.run import references as stored
+from recombine.storage import reference_files as stored
 
 
 @pytest.fixture

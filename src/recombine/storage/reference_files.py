@@ -9,7 +9,7 @@ from recombine.config.toml import Tables, config_tables
 from recombine.files import make_directories, read_file, replace_file, where_allowed
 from recombine.record.codec import BadRecord, decode, encode
 from recombine.record.reference import REFERENCE_NAMES, References, StoredReferences
-from recombine.run.source import REFERENCES, DirectorySource, RunSource
+from recombine.storage.source import REFERENCES, DirectorySource, RunSource
 
 LARGEST = 1 << 20
 FORMAT = 1  # of the file, and of what the references are: another number when one of them changes

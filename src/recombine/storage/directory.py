@@ -3,7 +3,7 @@
 config.toml     the configuration, complete
 metrics.jsonl   a row for each measurement, ordered by step; nothing in it depends on the clock
 timing.jsonl    throughput, time per phase, memory
-checkpoints/    the two newest (see `recombine.run.checkpoint`)
+checkpoints/    the two newest (see `recombine.storage.checkpoint`)
 env.json        what made the run: versions, threads, devices, commands
 status.json     running, done, stopped, interrupted or failed; the step; the error
 lock            held by the process that writes the run
@@ -31,8 +31,8 @@ from recombine.record.codec import BadRecord, decode, encode
 from recombine.record.run_state import Environment, RunState, Status, TimingRow
 from recombine.record.score import MetricsRow
 from recombine.record.sweep import Selection
-from recombine.run.lock import take_lock
-from recombine.run.source import CHECKPOINTS, CONFIG, ENV, LOCK, METRICS, SCORECARD, SELECTION, STATUS, TIMING
+from recombine.storage.locking import take_lock
+from recombine.storage.source import CHECKPOINTS, CONFIG, ENV, LOCK, METRICS, SCORECARD, SELECTION, STATUS, TIMING
 
 if TYPE_CHECKING:
     from recombine.measure.scorecard import Scorecard

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from recombine.errors import InputError
 from recombine.record.codec import BadRecord, decode, encode
-from recombine.serve.explore.exchange import Question, Refusal
+from recombine.serve.explorer.exchange import Question, Refusal
 
 SECONDS = 600.0  # the first answer takes long: it loads and compiles, and training goes first
 MOST_WAITING = 32
@@ -79,7 +79,7 @@ class ExplorerProcess:
             self.process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
-                "recombine.serve.explore.main",
+                "recombine.serve.explorer.main",
                 str(self.share),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,

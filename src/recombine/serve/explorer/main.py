@@ -1,4 +1,4 @@
-"""`python -m recombine.serve.explore.main SHARE`: the explorer in its own process.
+"""`python -m recombine.serve.explorer.main SHARE`: the explorer in its own process.
 
 A question comes as a line of JSON on stdin, and its answer leaves as a line of JSON on stdout. While nobody asks and
 the machine is not busy, the process compiles the models of the last question for the other context lengths. It ends
@@ -19,10 +19,10 @@ from recombine.record.codec import BadRecord, decode, encode
 from recombine.run.machine import prepare
 from recombine.serve.budget import Budget
 from recombine.serve.busy import Busyness
-from recombine.serve.explore.exchange import Descriptions, Exploration, Question, Refusal
+from recombine.serve.explorer.exchange import Descriptions, Exploration, Question, Refusal
 
 if TYPE_CHECKING:
-    from recombine.serve.explore.explorer import Explorer
+    from recombine.serve.explorer.explorer import Explorer
 
 SECONDS_OF_QUIET = 2.0  # after a question, before other lengths are compiled: a visitor may still be moving a slider
 
@@ -32,7 +32,7 @@ def main() -> int:
     os.dup2(2, 1)  # a custom model may print: that goes to stderr
     stay_nice()  # as nice as the server that started it
     prepare(threads=1)
-    from recombine.serve.explore.explorer import Explorer
+    from recombine.serve.explorer.explorer import Explorer
 
     questions: queue.Queue[str | None] = queue.Queue()
     threading.Thread(target=_receive, args=(questions,), daemon=True).start()

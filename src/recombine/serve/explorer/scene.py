@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from recombine.serve.explore.exchange import Task
+from recombine.serve.explorer.exchange import Task
 from recombine.stream import Stream, stream_key
 from recombine.task.episode import sample_input
 from recombine.task.teacher import Teacher, init_teacher

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from recombine.record.codec import plain
-from recombine.serve import verdicts as module
+from recombine.serve import live_verdicts as module
 from recombine.serve.busy import Busyness
 from recombine.serve.library import Library
-from recombine.serve.verdicts import ShownVerdict, Verdicts, VerdictsAnswer
+from recombine.serve.live_verdicts import ShownVerdict, Verdicts, VerdictsAnswer
 from tests.reliability.small_run import finish, small_config
 
 

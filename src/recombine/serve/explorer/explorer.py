@@ -17,7 +17,7 @@ from recombine.measure.reference.baselines import RIDGE_STRENGTH
 from recombine.measure.ridge import fit_ridge
 from recombine.model.batch import predict_batch
 from recombine.model.interface import LatentModel, Model, Trace
-from recombine.serve.explore.exchange import (
+from recombine.serve.explorer.exchange import (
     TRUE,
     ContextLabels,
     Exploration,
@@ -31,8 +31,8 @@ from recombine.serve.explore.exchange import (
     TrueLabels,
     check_latent,
 )
-from recombine.serve.explore.model import ExploredModel, load_explored, parameters_stamp, true_latent
-from recombine.serve.explore.scene import (
+from recombine.serve.explorer.model import ExploredModel, load_explored, parameters_stamp, true_latent
+from recombine.serve.explorer.scene import (
     NUM_QUERIES,
     NUM_READ,
     Scene,
@@ -41,7 +41,7 @@ from recombine.serve.explore.scene import (
     make_scene,
     task_latent,
 )
-from recombine.support.mask import format_mask
+from recombine.support.masks import format_mask
 from recombine.task.teacher import Teacher
 
 MOST_LOADED = 32

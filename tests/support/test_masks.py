@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components
 
 from recombine.errors import InputError
-from recombine.support.mask import active_modules, components, format_mask, k_hot_masks, parse_mask
+from recombine.support.masks import active_modules, components, format_mask, k_hot_masks, parse_mask
 
 
 @given(st.integers(1, 9), st.data())

@@ -94,8 +94,8 @@ def _judge_and_time(runs: list[SeenRun], root: Path) -> tuple[VerdictsAnswer, fl
 
 
 def _judge(runs: list[SeenRun], root: Path) -> VerdictsAnswer:
-    from recombine.run.reader import read_run
-    from recombine.run.source import REFERENCES
+    from recombine.storage.reader import read_run
+    from recombine.storage.source import REFERENCES
     from recombine.study.collect import study_of
     from recombine.study.verdict import judge
 

@@ -5,11 +5,11 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from recombine.jobs.job import Job, JobEvent, News, NewsKind
+from recombine.jobs.protocol import Job, JobEvent, News, NewsKind
 from recombine.record.score import MetricsRow, SplitScore
 from recombine.terminal import jobs
 from recombine.terminal.jobs import JobsDisplay
-from recombine.terminal.rate import Rate, duration
+from recombine.terminal.speed import Rate, duration
 
 
 def row(step: int, ood: float) -> MetricsRow:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from recombine.errors import InputError
 from recombine.files import read_end, read_file
-from recombine.run.archive import Archive, is_archive, open_archive, split_path
+from recombine.storage.archive import Archive, is_archive, open_archive, split_path
 
 CONFIG, METRICS, TIMING, ENV, STATUS, LOCK, CHECKPOINTS = (
     "config.toml",

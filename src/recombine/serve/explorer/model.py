@@ -16,10 +16,10 @@ from recombine.measure.ridge import Ridge
 from recombine.measure.snapshot import forward_episodes
 from recombine.model.batch import given_latent
 from recombine.model.interface import LatentModel, Model
-from recombine.run.archive import split_path
-from recombine.run.checkpoint import list_checkpoints
 from recombine.run.load import load_model
-from recombine.run.source import CHECKPOINTS, WEIGHTS
+from recombine.storage.archive import split_path
+from recombine.storage.checkpoint import list_checkpoints
+from recombine.storage.source import CHECKPOINTS, WEIGHTS
 from recombine.stream import Stream
 from recombine.task.sample import sample_masks
 from recombine.task.teacher import Teacher, config_teacher

@@ -5,7 +5,7 @@ import os
 from recombine.files import NotAFile, regular_file
 from recombine.record.codec import BadRecord, Record, decode
 from recombine.record.score import MetricsRow
-from recombine.run.source import METRICS, DirectorySource, RunSource
+from recombine.storage.source import METRICS, DirectorySource, RunSource
 from recombine.support.split import EVAL_SPLITS
 
 MEASURED = ("loss", *EVAL_SPLITS, "probe")

@@ -8,7 +8,7 @@ from typing import Final, Literal
 from recombine.checks import check_number, check_seed
 from recombine.errors import InputError
 from recombine.record.codec import Record
-from recombine.support.mask import Mask
+from recombine.support.masks import Mask
 
 TRUE: Final = "true"
 Latent = tuple[float, ...] | Literal["true"]

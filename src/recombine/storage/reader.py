@@ -14,8 +14,8 @@ from recombine.record.reference import References
 from recombine.record.run_state import Environment, Identity, Status
 from recombine.record.score import MetricsRow
 from recombine.record.sweep import Selection
-from recombine.run.references import stored_references
-from recombine.run.source import CONFIG, ENV, LOCK, METRICS, SCORECARD, SELECTION, STATUS, RunSource, open_run
+from recombine.storage.reference_files import stored_references
+from recombine.storage.source import CONFIG, ENV, LOCK, METRICS, SCORECARD, SELECTION, STATUS, RunSource, open_run
 
 if TYPE_CHECKING:  # it would bring JAX to those who only read scores
     from recombine.measure.scorecard import Scorecard
