@@ -188,7 +188,7 @@ def test_train_resumes_and_prints_its_scores(capsys: pytest.CaptureFixture[str],
     assert main([*arguments, "--json", "--set", *changes]) == 0
     captured = capsys.readouterr()
     result = json.loads(captured.out)
-    assert "going on from step 6" in captured.err
+    assert "resuming at step 6" in captured.err
     assert (result["step"], result["run"]) == (12, str(out))
     assert result["config"]["task"]["support"]["name"] == "connected"
     assert set(result["scores"]) == {"in_dist", "ood", "control", "control_modules", "probe"}

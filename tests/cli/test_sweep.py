@@ -13,6 +13,9 @@ from recombine.cli.main import main
 from recombine.jobs.grid import parse_grid, short_names, sweep_runs
 from recombine.jobs.sweep import read_list, write_list
 from recombine.page.sweep import render
+from recombine.record.score import Score
+from recombine.record.sweep import Selection, SelectionScores
+from recombine.storage.directory import write_selection
 from recombine.study.sweep_results import sweep_results
 
 GRID = """
@@ -129,6 +132,10 @@ def test_bad_input_is_one_line(arguments: list[str], complaint: str, capsys: pyt
     assert len(error.splitlines()) == 1
 
 
+def score(r2: float) -> Score:
+    return Score(r2, 1 - r2, None, 0.1)
+
+
 def make_sweep(out: Path, scores: dict[tuple[int, str], list[float | None]]) -> None:
     """Runs that were never made: for each (embed_dim, kind), the R² of each seed, or None for one that waits."""
     kinds = list(dict.fromkeys(kind for _, kind in scores))
@@ -141,10 +148,9 @@ def make_sweep(out: Path, scores: dict[tuple[int, str], list[float | None]]) -> 
         value = scores[run.point["model.embed_dim"], run.point["model.kind"]][run.config.seed]
         if value is not None:
             (out / run.name).mkdir(parents=True)
-            select = {"ood": {"r2": value}, "in_dist": {"r2": 1 - value / 10}}
-            report = {"ood": {"r2": value - 0.01}, "in_dist": {"r2": 0.9}}
-            stored = {"format": 1, "step": 40, "select": select, "report": report}
-            (out / run.name / "selection.json").write_text(json.dumps(stored))
+            select = SelectionScores(in_dist=score(1 - value / 10), ood=score(value))
+            report = SelectionScores(in_dist=score(0.9), ood=score(value - 0.01))
+            write_selection(out / run.name, Selection(1, 40, select, report))
 
 
 def test_the_ranking_and_what_matters_by_hand(tmp_path: Path) -> None:
@@ -198,9 +204,8 @@ def test_supports_that_are_written_out_go_by_their_names(tmp_path: Path) -> None
     write_list(tmp_path, runs)
     for i, run in enumerate(runs):
         (tmp_path / run.name).mkdir()
-        scores = {split: {"r2": 0.5 - i / 10} for split in ("ood", "in_dist")}
-        stored = {"format": 1, "step": 40, "select": scores, "report": scores}
-        (tmp_path / run.name / "selection.json").write_text(json.dumps(stored))
+        scores = SelectionScores(in_dist=score(0.5 - i / 10), ood=score(0.5 - i / 10))
+        write_selection(tmp_path / run.name, Selection(1, 40, scores, scores))
     assert [one.point for one in sweep_results(tmp_path).ranked] == [
         {"task.support": "few"},
         {"task.support": "connected+"},

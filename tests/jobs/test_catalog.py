@@ -40,7 +40,7 @@ def test_informed_is_the_transformer_and_one_field() -> None:
 
 
 def test_a_model_of_ones_own_goes_with_the_papers_two() -> None:
-    entries = catalog("smoke", {"own": {"model": {"options": {"a": 1}}}}, [0], CustomModelConfig("m:Mine"))
+    entries = catalog("smoke", {"custom": {"model": {"options": {"a": 1}}}}, [0], CustomModelConfig("m:Mine"))
     mine = [entry for entry in entries if entry.config.model.label == "Mine"]
     assert [entry.config.task.support.name for entry in mine] == ["connected+", "connected", "disconnected"]
     assert mine[0].config.model == CustomModelConfig("m:Mine", (("a", 1),))
@@ -72,7 +72,7 @@ def test_changes_and_a_support_of_ones_own() -> None:
         ({"transformer": 3}, "transformer"),
         ({"hypertransformer": {"model": {"kind": "x"}}}, "hypertransformer.model.kind"),
         ({"hypertransformer": {"model": {"latent_dim": 0}}}, "hypertransformer.model.latent_dim"),
-        ({"own": {"model": {"options": {}}}}, "own"),
+        ({"custom": {"model": {"options": {}}}}, "custom"),
     ]:
         with pytest.raises(InputError, match=rf"^{field} = "):
             catalog("smoke", bad, [0])

@@ -77,6 +77,9 @@ def test_a_students_own_zero_does_not_matter() -> None:
     class Shifted(eqx.Module):
         inner: eqx.Module
 
+        def __call__(self, context_x, context_y, query_x):
+            return self.inner(context_x, context_y, query_x)
+
         def execute(self, z, x):
             return self.inner.execute(z - shift, x)
 

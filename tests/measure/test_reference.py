@@ -14,7 +14,6 @@ from sklearn.neighbors import KNeighborsRegressor
 
 from recombine.measure.r2 import score
 from recombine.measure.reference.baselines import (
-    NAMES,
     NUM_NEIGHBOURS,
     RIDGE_STRENGTH,
     make_references,
@@ -22,6 +21,7 @@ from recombine.measure.reference.baselines import (
 )
 from recombine.measure.reference.oracle import fit_latent
 from recombine.measure.reference.trained_tasks import NOISE, TrainedCovariance, TrainedTask
+from recombine.record.reference import REFERENCE_NAMES
 from recombine.support.split import EVAL_SPLITS, Split
 from recombine.support.support import paper_support
 from recombine.task.episode import Episode
@@ -55,7 +55,7 @@ def test_where_each_reference_stands_at_32(split: Split) -> None:
 
 
 def test_all_of_them_have_their_names() -> None:
-    assert tuple(REFERENCES) == NAMES
+    assert tuple(REFERENCES) == REFERENCE_NAMES
 
 
 @pytest.mark.parametrize(("name", "length"), [("ridge", 32), ("ridge", 8), ("nearest_neighbours", 32)])

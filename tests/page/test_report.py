@@ -56,7 +56,8 @@ def test_the_same_study_gives_the_same_bytes_anywhere(tmp_path: Path) -> None:
     assert texts[0] == texts[1]
     assert "../runs/transformer-connected+-0" in texts[0]
     assert str(tmp_path) not in texts[0]
-    changed = replace(half_study().runs[0], seed=7)
+    first = half_study().runs[0]
+    changed = replace(first, config=replace(first.config, seed=7))
     assert page(Study((changed, half_study().runs[1])), tmp_path / "b" / "report.html") != texts[0]
 
 

@@ -11,7 +11,7 @@ import pytest
 from recombine.figure.chart import tables
 from recombine.figure.contents import all_panels
 from recombine.study.collect import Study
-from recombine.study.series import drawable
+from recombine.study.series import with_drawable_names
 from tests.page.browser import CHROMIUM, Browser
 from tests.page.pages import page
 from tests.study.studies import custom_study, half_study, hostile_study, whole_study
@@ -78,7 +78,7 @@ def close(value: Any) -> Any:
 @needs_browser
 @pytest.mark.parametrize("name", ["whole", "half", "own", "hostile"])
 def test_the_page_and_the_files_draw_the_same_numbers(browser: Browser, place: Path, name: str) -> None:
-    study = drawable(STUDIES[name]())
+    study = with_drawable_names(STUDIES[name]())
     support = "connected+" if name != "hostile" else study.runs[0].support
     browser.open(place / f"{name}.html")
     for panel in all_panels(study).values():

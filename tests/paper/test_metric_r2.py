@@ -1,6 +1,7 @@
 """Appendix C.2 (app:metric): R², pooled."""
 
 import jax.numpy as jnp
+import msgspec
 import numpy as np
 import pytest
 from sklearn.metrics import r2_score
@@ -33,7 +34,9 @@ def test_by_the_definition() -> None:
     variance = sum(np.mean((c - np.mean(c, dtype=float)) ** 2, dtype=float) for c in CONTEXT_Y)
     result = score(PREDICTION, EPISODES)
     np.testing.assert_allclose(
-        result, [1 - error / spread, error / spread, 1 - error / variance, error / 50], rtol=1e-6
+        msgspec.structs.astuple(result),
+        [1 - error / spread, error / spread, 1 - error / variance, error / 50],
+        rtol=1e-6,
     )
 
 
@@ -67,7 +70,7 @@ def test_undefined_scores_are_errors() -> None:
 def test_a_single_context_pair_has_no_variance_but_an_r2() -> None:
     result = score(PREDICTION, episodes(CONTEXT_Y[:, :1], QUERY_Y))
     assert np.isfinite(result.r2)
-    assert result.r2_variance == -np.inf
+    assert result.r2_variance is None
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

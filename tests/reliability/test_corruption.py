@@ -92,7 +92,7 @@ def test_a_run_falls_back_to_the_checkpoint_before_and_says_so(tmp_path: Path) -
     (newest / "state.safetensors").write_bytes(data)
     said = finish(path)
     assert any("damaged checkpoint" in line and "state.safetensors is not what was saved" in line for line in said)
-    assert f"going on from step {int(before.name[5:])}" in said
+    assert f"resuming at step {int(before.name[5:])}" in said
     assert result(path) == result(tmp_path / "whole")
     assert (path / "checkpoints" / f"damaged-{newest.name}").is_dir()
 

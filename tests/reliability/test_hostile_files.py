@@ -13,9 +13,11 @@ import pytest
 import tomli_w
 
 from recombine.errors import InputError
+from recombine.record.codec import plain
 from recombine.storage.checkpoint import DamagedCheckpoint, _manifest_bytes, _manifest_hash, read_checkpoint
-from recombine.storage.directory import run_config
+from recombine.storage.reader import run_config
 from tests.reliability.small_run import finish
+from tests.study.studies import MADE
 
 SOURCE = Path(__file__).parents[2] / "src" / "recombine"
 
@@ -39,7 +41,7 @@ def forge(directory: Path, state: bytes, **files: bytes) -> Path:
     path = directory / "step-000000001"
     path.mkdir()
     contents = {"state.safetensors": state, **files}
-    manifest = {"format": 1, "step": 1, "identity": {}}
+    manifest = {"format": 1, "step": 1, "identity": plain(MADE)}
     manifest["files"] = {n: {"bytes": len(d), "sha256": hashlib.sha256(d).hexdigest()} for n, d in contents.items()}
     manifest["sha256"] = _manifest_hash(manifest)
     (path / "manifest.json").write_bytes(_manifest_bytes(manifest))

@@ -63,7 +63,7 @@ def test_a_second_coordinator_is_refused(
         time.sleep(0.02)
     listed = (out / "sweep.jsonl").read_bytes()
     for second in ([*sweep, "2"], ["reproduce", "--preset", "smoke", "--out", str(out)]):
-        monkeypatch.setattr(f"recombine.cli.{second[0]}.work_off", lambda *_: pytest.fail("it is not refused"))
+        monkeypatch.setattr(f"recombine.cli.{second[0]}.execute_jobs", lambda *_: pytest.fail("it is not refused"))
         assert main(second) == 2
         assert f"out = '{out}': in use by process {first.pid} on" in capsys.readouterr().err
     assert (out / "sweep.jsonl").read_bytes() == listed

@@ -13,12 +13,13 @@ from recombine.storage.checkpoint import (
     save_checkpoint,
 )
 from tests.reliability.faults import FAULTS, Crash, FailingDisk, LyingDisk, disk
+from tests.study.studies import MADE
 
 
 def make_checkpoint(step: int) -> Checkpoint:
     rng = np.random.default_rng(step)
     arrays = {"model.weight": rng.normal(size=(5, 7)).astype(np.float32), "optimizer.count": np.asarray(step)}
-    return Checkpoint(step, arrays, {"metrics.jsonl": f'{{"step": {step}}}\n'}, {"threads": 1})
+    return Checkpoint(step, arrays, {"metrics.jsonl": f'{{"step": {step}}}\n'}, MADE)
 
 
 def good_steps(directory: Path) -> list[int]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from recombine.run.signals import StopSignal
-from recombine.run.training import run
+from recombine.run.training import execute_run
 from tests.reliability.commands import STEPS, command, complete, start
 from tests.reliability.small_run import result, small_config
 
@@ -92,7 +92,7 @@ def test_an_interrupted_run_ends_as_the_one_that_was_not(whole: Path, tmp_path: 
 def test_asked_to_leave_after_the_run_has_looked(tmp_path: Path) -> None:
     """Between two looks at the request there is time for a signal: what was trained is saved all the same."""
     request = StopSignal()
-    for progress in run(small_config(), tmp_path / "run", request=request):
+    for progress in execute_run(small_config(), tmp_path / "run", stop=request):
         if progress.step:  # reported when it was decided that nothing is to be saved
             request.signum = signal.SIGTERM
     status = json.loads((tmp_path / "run" / "status.json").read_text())

@@ -19,29 +19,29 @@ def handler() -> Iterator[None]:
 def test_asked_from_a_handler_of_somebody_elses(saves: bool) -> None:
     """The handler goes on when the work has saved, or at once where there is nothing to save. It ends the process."""
     seen: list[str] = []
-    requests: list[StopSignal] = []
+    stops: list[StopSignal] = []
     may_end = threading.Event()
 
-    def work(request: StopSignal) -> None:
-        requests.append(request)
+    def work(stop: StopSignal) -> None:
+        stops.append(stop)
         if saves:
             signal.raise_signal(signal.SIGUSR2)
-            while not request.requested():
+            while not stop.requested():
                 time.sleep(0.01)
             time.sleep(0.3)
             seen.append("saved")
         else:
-            with request.may_leave(lambda: seen.append("farewell")):
+            with stop.exit_allowed(lambda: seen.append("left")):
                 signal.raise_signal(signal.SIGUSR2)
                 may_end.wait(30)  # in the compiler, say
 
     def handle(signum: int, _: object) -> None:
-        requests[0].ask(signum)
+        stops[0].ask(signum)
         seen.append("handled")
         raise SystemExit(1)
 
     signal.signal(signal.SIGUSR2, handle)
     with pytest.raises(SystemExit):
         run_interruptibly(work, lambda text: None)
-    assert seen == ["saved" if saves else "farewell", "handled"]
+    assert seen == ["saved" if saves else "left", "handled"]
     may_end.set()

@@ -1,4 +1,4 @@
-"""What tests of the page in a real browser do: click, type, save, and see that nothing is complained about."""
+"""Helpers for tests of the page in a real browser: click, type, save, and check that the console is empty."""
 
 import json
 
@@ -34,7 +34,7 @@ def press(module: int) -> str:
 
 
 def saved(browser: Browser, plot: str) -> list[str]:
-    """What the buttons below a plot save: its picture, and its data."""
+    """The files that the buttons below a plot save: its picture, and its data."""
     script = """(() => {
         const kept = [], make = URL.createObjectURL;
         URL.createObjectURL = (blob) => { kept.push(blob.text()); return make(blob); };

@@ -1,4 +1,4 @@
-"""A real server in a process of its own, and requests as no browser would send them."""
+"""A real server in its own process, and requests that no browser would send."""
 
 import json
 import socket

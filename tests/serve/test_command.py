@@ -33,7 +33,7 @@ def test_bad_input(given: dict, said: str) -> None:
 
 
 def test_a_port_that_is_taken() -> None:
-    """In a process of its own: it settles threads before JAX starts, and lowers its own priority."""
+    """In its own process: the command sets the threads before JAX starts, and lowers its priority."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         command = [sys.executable, "-m", "recombine", "serve", "--demo", "--port", str(port)]
@@ -49,8 +49,10 @@ def test_it_opens_a_browser(tmp_path: Path) -> None:
     (tmp_path / "browser").write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/asked\nexec sleep 60\n')
     (tmp_path / "browser").chmod(0o755)
     command = [sys.executable, "-m", "recombine", "serve", "--demo", "--port", "0", "--open"]
-    own = os.environ | {"BROWSER": f"{tmp_path}/browser %s"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=own, start_new_session=True) as process:
+    environment = os.environ | {"BROWSER": f"{tmp_path}/browser %s"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True
+    ) as process:
         try:
             assert process.stdout is not None
             address = process.stdout.readline().strip()
@@ -68,7 +70,7 @@ def test_it_opens_a_browser(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_it_leaves_without_a_word(how: signal.Signals) -> None:
-    """Though somebody is still listening."""
+    """Also while a page is still open."""
     command = [sys.executable, "-m", "recombine", "serve", "--demo", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -141,7 +141,7 @@ def test_kinds_of_tasks(explorer: Explorer, runs: list[Path]) -> None:
 
 
 def test_one_task_two_supports(explorer: Explorer, runs: list[Path]) -> None:
-    """What one model trained on may be held out from another: Table 1 has 001100 in connected+ alone."""
+    """A mask that one model trained on may be held out from another: Table 1 has 001100 in connected+ alone."""
     other = demo_directory() / "quick/transformer-disconnected-seed0"
     found = explorer.explore([runs[0], other], Task((0, 0, 1, 1, 0, 0), 8)).models
     assert [one.kind for one in found] == ["trained", "held_out"]

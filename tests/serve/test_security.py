@@ -226,8 +226,8 @@ def test_local_names() -> None:
 
 def test_a_run_directory_has_nothing_imported(tmp_path: Path) -> None:
     """A run that names a class is shown, and its model is refused unless the command names it."""
-    finish(tmp_path / "runs" / "own")
-    config = tmp_path / "runs" / "own" / "config.toml"
+    finish(tmp_path / "runs" / "custom")
+    config = tmp_path / "runs" / "custom" / "config.toml"
     text = config.read_text()
     head, _, tail = text.partition("[model]")
     rest = tail[tail.index("\n[") :]
@@ -237,7 +237,7 @@ def test_a_run_directory_has_nothing_imported(tmp_path: Path) -> None:
     os.environ["PYTHONPATH"] = str(tmp_path)
     try:
         with serving(tmp_path / "runs") as server:
-            answer = server.get("/api/models?run=own")
+            answer = server.get("/api/models?run=custom")
     finally:
         if before is None:
             del os.environ["PYTHONPATH"]

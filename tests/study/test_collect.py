@@ -8,7 +8,8 @@ import pytest
 
 from recombine.cli.main import main
 from recombine.errors import InputError
-from recombine.measure.scorecard import FORMAT as SCORECARD_FORMAT
+from recombine.measure.scorecard import Scorecard
+from recombine.storage.directory import write_scorecard
 from recombine.study.collect import collect
 from tests.reliability.small_run import finish, small_config
 
@@ -84,14 +85,14 @@ def test_other_settings_are_not_other_seeds(tmp_path: Path) -> None:
 def test_models_of_other_teachers_are_not_compared(tmp_path: Path) -> None:
     finish(tmp_path / "a", stop_at=0)
     finish(tmp_path / "b", small_config(task={"support": "connected"}, teacher_seed=3), stop_at=0)
-    with pytest.raises(InputError, match="are both of seed 0, and have other teachers, 3 and 0"):
+    with pytest.raises(InputError, match="same seed \\(0\\) and different teachers \\(3 and 0\\)"):
         collect([tmp_path])
 
 
 def test_a_scorecard_of_an_earlier_step_is_not_shown(runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs / "a", tmp_path / "a")
     for step, shown in ((12, True), (8, False)):
-        (tmp_path / "a" / "scorecard.json").write_text(json.dumps({"format": SCORECARD_FORMAT, "step": step}))
+        write_scorecard(tmp_path / "a", Scorecard(step=step, num_parameters=1, active_modules={}))
         assert (collect([tmp_path]).runs[0].scorecard is not None) is shown
 
 

@@ -1,4 +1,4 @@
-"""The server's routes: the page, its files, and the data that the page asks for. All of them only read."""
+"""The server's routes: the page, its files, and the data that the page asks for."""
 
 import asyncio
 import os

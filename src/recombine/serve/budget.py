@@ -1,4 +1,4 @@
-"""The processor time that the server may use on a busy machine: a burst, and after it a small share of one core."""
+"""The processor time that the server may use on a busy machine: a burst, then a small share."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Measures how busy the machine is, and whether processes other than the server's make it busy."""
+"""Measures how busy the machine is, and whether others than the server make it busy."""
 
 import os
 from collections.abc import Callable, Iterable

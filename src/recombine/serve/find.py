@@ -102,12 +102,12 @@ class Finder:
             stamp = Stamp(*[contents.stamp] * len(FILES))
             shown = joined(name, _text(Path(path).name))
             found.runs.setdefault(shown, FoundRun(DirectorySource(Path(path)), stamp, contents.error))
-        own = joined(name, _text(Path(path).stem))
+        directory = joined(name, _text(Path(path).stem))
         for run, place in contents.runs.items():
             shown = joined(name, run)
-            found.runs.setdefault(joined(own, run) if contents.has_list or shown in found.runs else shown, place)
+            found.runs.setdefault(joined(directory, run) if contents.has_list or shown in found.runs else shown, place)
         if contents.has_list:
-            found.sweeps.setdefault(own, FoundSweep(Path(path), own))
+            found.sweeps.setdefault(directory, FoundSweep(Path(path), directory))
 
     def _contents(self, path: str, known: dict[str, ArchiveContents]) -> ArchiveContents:
         stamp, contents = file_stamp(path), known.get(path)

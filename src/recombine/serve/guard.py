@@ -1,4 +1,4 @@
-"""The guard: checks each request before any route sees it, and adds the security headers to each answer.
+"""The guard: checks each request before any route sees it; adds the security headers.
 
 Only this machine can reach the server, but any page in a browser on this machine can send requests to it. Such a page
 may use a host name of its own that points here, so the guard checks the Host; or it may send a request across origins,

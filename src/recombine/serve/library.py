@@ -1,4 +1,4 @@
-"""The library: all runs below a directory as they are now. It reads a run again when the run's files change.
+"""The library: all runs below a directory, read again when their files change.
 
 A run is known by its path below the directory. A run that a client asks for is looked up among the runs that were
 found: no path is ever made of a request.

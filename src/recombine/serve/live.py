@@ -1,4 +1,4 @@
-"""The watch: looks for changes in the directory, and sends numbered news of them to every page that is open."""
+"""The watch: looks for changes in the directory, and sends numbered news to open pages."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""The summary of one run: a row of the table of runs. Reading it is safe, whatever the run's files contain."""
+"""The summary of one run, a row of the table of runs: safe, whatever the run's files contain."""
 
 import hashlib
 import json

@@ -98,7 +98,7 @@ class RunDirectory:
         """Empty where the file is missing or damaged: it is for people to read, and nothing depends on it."""
         try:
             return decode(self._read(ENV) or "{}", Environment)
-        except BadRecord:
+        except (BadRecord, InputError):
             return Environment()
 
     def write_env(self, env: Environment) -> None:

@@ -148,6 +148,8 @@ def require_runs(path: Path, field: str = "runs") -> list[RunSource]:
     """The runs at a path, at least one."""
     found = list(find_runs(path))
     if not found:
-        what = f"no run in it (a run directory has a {CONFIG})" if path.exists() else "no such directory"
+        what = f"no run in it (a run directory has a {CONFIG})" if path.is_dir() else "no such directory"
+        if path.is_file():
+            what = "no run in this archive" if is_archive(path) else "is a file; name a directory or an archive (.zip)"
         raise InputError(field, str(path), what)
     return found

@@ -1,4 +1,4 @@
-"""The questions to the explorer's process and its answers, as records. On the way they are lines of JSON."""
+"""The questions to the explorer's process and its answers, as records."""
 
 import os
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ Latent = tuple[float, ...] | Literal["true"]
 """A replacement for the latent that a model inferred: numbers, or `TRUE` for the image of the task's own latent."""
 LARGEST_LATENT = 1e6
 TaskKind = Literal["trained", "held_out", "other", "control"]
-"""What a task is to a model. `control`: its teacher is not the one that the model was trained on."""
+"""The relation of a task to a model. `control`: the model was trained on another teacher."""
 
 
 class Task(Record, frozen=True):

@@ -1,4 +1,4 @@
-"""The explorer: runs trained models on a task that a visitor composed, and shows what they compute."""
+"""The explorer: runs trained models on a task that a visitor composed."""
 
 from collections import OrderedDict
 from collections.abc import Sequence

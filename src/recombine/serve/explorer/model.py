@@ -1,4 +1,4 @@
-"""A trained model as the explorer uses it: its parameters, its teacher, and the maps from and to its latent."""
+"""A trained model as the explorer uses it: parameters, teacher, maps from and to its latent."""
 
 from pathlib import Path
 from typing import NamedTuple

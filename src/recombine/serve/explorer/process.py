@@ -1,4 +1,4 @@
-"""The explorer's process as the server sees it: started at the first question, and again after it has died."""
+"""The explorer's process as the server sees it: started at the first question."""
 
 import asyncio
 import sys

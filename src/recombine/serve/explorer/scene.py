@@ -1,4 +1,4 @@
-"""The scene of a task that a visitor composed: a context, queries and a line through input space.
+"""The scene of a composed task: a context, queries and a line through input space.
 
 The shapes are fixed beforehand (a few context lengths, one number of queries), so that a model is compiled once for
 each length and then answers in milliseconds.

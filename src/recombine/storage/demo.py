@@ -1,0 +1,22 @@
+"""The demo: trained models that come with Recombine, in the archives of two studies.
+
+The wheel contains the archives; a checkout has them in `evidence/`, and the wheel is built from there (pyproject.toml).
+"""
+
+from pathlib import Path
+
+import recombine
+from recombine.errors import InputError
+
+STUDIES = ("paper", "quick")
+ARCHIVE = "seed0.zip"
+
+
+def demo_archives() -> dict[str, Path]:
+    """The archive of each study, by the study's name."""
+    package = Path(recombine.__file__).parent
+    for place in (package / "demo", package.parents[1] / "evidence"):
+        found = {study: place / study / ARCHIVE for study in STUDIES}
+        if all(path.is_file() for path in found.values()):
+            return found
+    raise InputError("demo", str(package / "demo"), "the trained models are missing; install Recombine again")
