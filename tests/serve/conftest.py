@@ -1,7 +1,6 @@
 """The page in a real browser: a directory of runs, its server, and the browser, one of each for all tests of it."""
 
 import json
-import shutil
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,13 +8,13 @@ from pathlib import Path
 import pytest
 import tomli_w
 
-from recombine.cli.serve import demo_directory
 from recombine.record.codec import encode
 from recombine.record.run_state import Status
 from recombine.record.sweep import SweepLine
 from recombine.storage.source import SELECTION
 from tests.page.browser import Browser
 from tests.serve.browsing import EVIL
+from tests.serve.demo_runs import copy_demo, copy_demo_run
 from tests.serve.rows import selection
 from tests.serve.server import Address, serving
 
@@ -24,9 +23,9 @@ from tests.serve.server import Address, serving
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The demo's runs, and one whose every text is hostile."""
     place = tmp_path_factory.mktemp("place") / "runs"
-    shutil.copytree(demo_directory() / "quick", place / "demo")
+    copy_demo("quick", place / "demo")
     evil = place / f"evil {EVIL.replace('/', '_')}"
-    shutil.copytree(demo_directory() / "quick/transformer-connected+-seed0", evil)
+    copy_demo_run("quick/transformer-connected+-seed0", evil)
     config = tomllib.loads((evil / "config.toml").read_text())
     config["task"]["support"] = {"name": EVIL, "masks": ["110000", "011111"], "held_out": ["101000"]}
     (evil / "config.toml").write_text(tomli_w.dumps(config))
@@ -36,7 +35,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (evil / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (evil / "status.json").write_text(encode(Status("failed", 3, 10_000, error=EVIL)))
     swept = place / f"swept {EVIL.replace('/', '_')}"
-    shutil.copytree(demo_directory() / "quick/transformer-connected+-seed0", swept / "one")
+    copy_demo_run("quick/transformer-connected+-seed0", swept / "one")
     line = SweepLine("one", EVIL, 0, {EVIL: EVIL}, 10_000)
     (swept / "sweep.jsonl").write_text(f"{encode(line)}\n")
     (swept / "one" / SELECTION).write_text(selection(10_000, select=0.5, report=0.5))

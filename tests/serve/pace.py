@@ -11,8 +11,8 @@ from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 from urllib.parse import urlencode
 
-from recombine.cli.serve import demo_directory
 from tests.page.browser import Browser
+from tests.serve.demo_runs import copy_demo_run
 from tests.serve.server import Address, serving
 
 PAIR = [f"paper/{model}-connected+-seed0" for model in ("transformer", "hypertransformer")]
@@ -41,7 +41,7 @@ FILTER = """((text) => {
 
 
 def main() -> None:
-    with serving(demo_directory()) as server:
+    with serving(None, "--demo") as server:
         seconds = [answer(server, i) for i in range(-3, ANSWERS)][3:]
         tell("an answer of two models of the paper's size", [1000 * one for one in seconds])
     with TemporaryDirectory() as directory:
@@ -68,7 +68,7 @@ def answer(server: Address, i: int) -> float:
 
 def make_runs(directory: Path) -> None:
     """Copies of a run, with as many rows as a long one has; every tenth of another seed and configuration."""
-    source = demo_directory() / "quick/transformer-connected+-seed0"
+    copy_demo_run("quick/transformer-connected+-seed0", source := directory.parent / "source")
     row = json.loads((source / "metrics.jsonl").read_text().splitlines()[-1])
     text = "".join(json.dumps(row | {"step": 10 * (i + 1), "loss": 1 / (i + 1)}) + "\n" for i in range(ROWS))
     config = (source / "config.toml").read_text()

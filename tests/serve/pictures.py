@@ -4,7 +4,6 @@ import sys
 from pathlib import Path
 from urllib.parse import urlencode
 
-from recombine.cli.serve import demo_directory
 from recombine.figure.save import compressed
 from tests.page.browser import Browser
 from tests.serve.server import serving
@@ -17,21 +16,21 @@ SELECTED = [("run", f"quick/{model}-connected+-seed{seed}") for model in MODELS 
 RUNS = [("q", "quick/"), ("study", "quick"), *SELECTED]
 PAIR = [f"paper/{model}-connected+-seed0" for model in MODELS]
 TASK = [("run0", PAIR[0]), ("run1", PAIR[1]), ("weights", "1,0,0,0.6,0,0"), ("length", "31")]
-PICTURES = {  # directory, view, what it shows, width, scheme
+PICTURES = {  # directory (None for the demo), view, what it shows, width, scheme
     "serve_runs.png": (ROOT / "evidence", "runs", RUNS, 1280, "light"),
     "serve_runs_dark.png": (ROOT / "evidence", "runs", RUNS, 1280, "dark"),
     "serve_phone_runs.png": (ROOT / "evidence", "runs", RUNS, 390, "light"),
-    "serve_explore.png": (demo_directory(), "explore", TASK, 1280, "light"),
-    "serve_explore_true.png": (demo_directory(), "explore", [*TASK, ("latent1", "true")], 1280, "light"),
-    "serve_explore_dark.png": (demo_directory(), "explore", TASK, 1280, "dark"),
-    "serve_phone_explore.png": (demo_directory(), "explore", TASK, 390, "dark"),
+    "serve_explore.png": (None, "explore", TASK, 1280, "light"),
+    "serve_explore_true.png": (None, "explore", [*TASK, ("latent1", "true")], 1280, "light"),
+    "serve_explore_dark.png": (None, "explore", TASK, 1280, "dark"),
+    "serve_phone_explore.png": (None, "explore", TASK, 390, "dark"),
 }
 DRAWN = {"runs": ("curves",), "explore": ("scatter", "slice", "latent", "attention")}
 
 
 def main(out: Path) -> None:
     for directory in dict.fromkeys(picture[0] for picture in PICTURES.values()):
-        with serving(directory) as server, Browser() as browser:
+        with serving(directory, *([] if directory else ["--demo"])) as server, Browser() as browser:
             for name, (where, view, shown, width, scheme) in PICTURES.items():
                 if where != directory:
                     continue

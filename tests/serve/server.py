@@ -51,9 +51,10 @@ class Address:
 
 
 @contextmanager
-def serving(directory: Path, *more: str) -> Iterator[Address]:
+def serving(directory: Path | None, *more: str) -> Iterator[Address]:
+    place = () if directory is None else (str(directory),)
     share = () if "--share" in more else ("--share", "1")  # the other tests make the machine busy
-    command = [sys.executable, "-m", "recombine", "serve", str(directory), "--port", "0", *share, *more]
+    command = [sys.executable, "-m", "recombine", "serve", *place, "--port", "0", *share, *more]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         line = process.stdout.readline()

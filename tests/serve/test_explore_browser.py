@@ -1,15 +1,14 @@
 """The explorer in a real browser, with no complaint in the console and no request elsewhere."""
 
 import json
-import shutil
 from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
 
-from recombine.cli.serve import demo_directory
 from tests.page.browser import CHROMIUM, Browser
 from tests.serve.browsing import LOADING, assert_clean, press, put, saved
+from tests.serve.demo_runs import copy_demo_run
 from tests.serve.server import Address, serving
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, a package of make system-deps")
@@ -125,7 +124,7 @@ def test_explore_before_there_is_anything(browser: Browser, tmp_path: Path) -> N
         browser.open(f"{server.url}/#explore", ready="explore", patience=LOADING)
         assert "No trained model here" in browser.evaluate("document.getElementById('summary').textContent")
         browser.wait_for("document.getElementById('live').textContent === 'live'")
-        shutil.copytree(demo_directory() / "quick/hypertransformer-connected+-seed0", tmp_path / "first")
+        copy_demo_run("quick/hypertransformer-connected+-seed0", tmp_path / "first")
         browser.wait_for("document.getElementById('summary').textContent.includes('R²')", LOADING)
         assert browser.evaluate("document.getElementById('run0').value") == "first"
         assert_clean(browser, server)
@@ -139,7 +138,7 @@ def test_a_link_that_asks_for_what_cannot_be(browser: Browser, server: Address) 
 
 
 def test_a_first_model_of_other_sizes_brings_its_second(browser: Browser) -> None:
-    with serving(demo_directory()) as server:
+    with serving(None, "--demo") as server:
         browser.open(f"{server.url}/#explore", ready="explore", patience=LOADING)
         chosen = "['run0', 'run1'].map((id) => document.getElementById(id).value)"
         for size in ("quick", "paper"):

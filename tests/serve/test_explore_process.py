@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recombine.cli.serve import demo_directory
 from recombine.errors import InputError
 from recombine.record.codec import decode, encode
 from recombine.serve.explorer.exchange import Descriptions, Question, Refusal, Task
@@ -18,6 +17,7 @@ from recombine.serve.explorer.explorer import Explorer
 from recombine.serve.explorer.main import answer_line, compile_ahead
 from recombine.serve.explorer.process import ExplorerProcess, Refused
 from recombine.serve.explorer.scene import task_latent
+from tests.serve.demo_runs import demo_run
 
 
 class Broken(Explorer):
@@ -93,7 +93,7 @@ def test_a_weight_beyond_float32_is_still_a_weight(least: float) -> None:
 
 
 def test_a_process_that_was_killed_is_started_again() -> None:
-    path = demo_directory() / "quick/hypertransformer-connected+-seed0"
+    path = demo_run("quick/hypertransformer-connected+-seed0")
     question = Question(paths=(os.fsencode(path),))
 
     async def scenario() -> None:

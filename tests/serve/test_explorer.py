@@ -13,16 +13,18 @@ import pytest
 from sklearn.linear_model import Ridge as SklearnRidge
 
 from recombine import paper
-from recombine.cli.serve import demo_directory
 from recombine.errors import InputError
 from recombine.record.codec import decode, encode, plain
 from recombine.run.load import load_model
 from recombine.serve.explorer.exchange import Exploration, Task
 from recombine.serve.explorer.explorer import Explorer, _numbers
 from recombine.serve.explorer.scene import context_lengths, make_scene, task_latent
+from recombine.storage.demo import demo_archives
+from recombine.storage.source import find_runs
 from recombine.stream import Stream
 from recombine.task.sample import sample_masks
 from recombine.task.teacher import config_teacher
+from tests.serve.demo_runs import demo_run
 
 WEIGHTS = (0.25, 0.0, 0.75, 0.0, 0.0, 0.0)
 
@@ -30,7 +32,7 @@ WEIGHTS = (0.25, 0.0, 0.75, 0.0, 0.0, 0.0)
 @pytest.fixture(scope="module")
 def runs() -> list[Path]:
     """The demo's."""
-    return [demo_directory() / f"quick/{kind}-connected+-seed0" for kind in ("transformer", "hypertransformer")]
+    return [demo_run(f"quick/{kind}-connected+-seed0") for kind in ("transformer", "hypertransformer")]
 
 
 @pytest.fixture(scope="module")
@@ -90,11 +92,13 @@ def test_the_latent_is_decoded_at_many_queries(explorer: Explorer, runs: list[Pa
 
 def test_the_demo(explorer: Explorer) -> None:
     """A trained model of each kind and support; the paper's own pair fits what it was trained on."""
-    trained = [path.parent for path in demo_directory().rglob("model.safetensors")]
+    trained = [
+        source.path for archive in demo_archives().values() for source in find_runs(archive) if source.has_parameters()
+    ]
     configs = [load_model(path)[0] for path in trained]
     kinds = {(config.model.kind, config.task.support.name) for config in configs}
     assert kinds == set(product(("transformer", "hypertransformer"), paper.SUPPORTS))
-    pair = [demo_directory() / f"paper/{kind}-connected+-seed0" for kind in ("transformer", "hypertransformer")]
+    pair = [demo_run(f"paper/{kind}-connected+-seed0") for kind in ("transformer", "hypertransformer")]
     answers = [explorer.explore(pair, Task((0.5, 0.5, 0, 0, 0, 0), 31, draw=draw)) for draw in range(4)]
     for models in zip(*(answer.models for answer in answers), strict=True):
         assert np.mean([one.r2 for one in models]) > 0.95
@@ -115,7 +119,7 @@ def test_a_latent_that_is_moved_is_executed(explorer: Explorer, runs: list[Path]
 
 def test_the_true_latent(explorer: Explorer, runs: list[Path]) -> None:
     """With it, the hypertransformer at the paper's settings executes what it does not infer."""
-    pair = [demo_directory() / f"paper/{kind}-connected+-seed0" for kind in ("transformer", "hypertransformer")]
+    pair = [demo_run(f"paper/{kind}-connected+-seed0") for kind in ("transformer", "hypertransformer")]
     for weights in ((0.3, 0, 0, 0.7, 0, 0), (1, 1, 0, 1, 0, 0)):
         inferred = explorer.explore(pair, Task(weights, 31)).models[1]
         true = explorer.explore(pair, Task(weights, 31), [None, "true"]).models[1]
@@ -142,7 +146,7 @@ def test_kinds_of_tasks(explorer: Explorer, runs: list[Path]) -> None:
 
 def test_one_task_two_supports(explorer: Explorer, runs: list[Path]) -> None:
     """A mask that one model trained on may be held out from another: Table 1 has 001100 in connected+ alone."""
-    other = demo_directory() / "quick/transformer-disconnected-seed0"
+    other = demo_run("quick/transformer-disconnected-seed0")
     found = explorer.explore([runs[0], other], Task((0, 0, 1, 1, 0, 0), 8)).models
     assert [one.kind for one in found] == ["trained", "held_out"]
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from recombine.cli.serve import demo_directory
 from recombine.serve import live
 from recombine.serve.library import Changes, Library
 from recombine.serve.live import Watch
+from tests.serve.demo_runs import copy_demo_run
 from tests.serve.server import Address, serving
 
 CLIENTS = 50
@@ -82,7 +82,7 @@ def memory(process: int) -> int:
 def watched(place: Path, seconds: float, runs: int = 20) -> list[int]:
     """Fifty clients, and runs that grow, half a row at a time, come and go. What the server's memory was, meanwhile."""
     for i in range(runs):
-        shutil.copytree(demo_directory() / "quick/hypertransformer-connected+-seed0", place / f"run{i}")
+        copy_demo_run("quick/hypertransformer-connected+-seed0", place / f"run{i}")
     with serving(place) as server:
         start = server.get("/api/runs").json()
         clients = [Client(server, start) for _ in range(CLIENTS)]
@@ -98,7 +98,7 @@ def watched(place: Path, seconds: float, runs: int = 20) -> list[int]:
                     opened.flush()
                     opened.write(row[len(row) // 2 :])
             if round_ % 2:
-                shutil.copytree(demo_directory() / "quick/transformer-connected+-seed0", place / "comes and goes")
+                copy_demo_run("quick/transformer-connected+-seed0", place / "comes and goes")
             else:
                 shutil.rmtree(place / "comes and goes")
             sizes.append(memory(server.process.pid))

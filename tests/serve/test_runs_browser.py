@@ -9,11 +9,11 @@ from urllib.parse import urlencode
 import pytest
 import tomli_w
 
-from recombine.cli.serve import demo_directory
 from recombine.record.codec import encode
 from recombine.record.run_state import Status
 from tests.page.browser import CHROMIUM, Browser
 from tests.serve.browsing import EVIL, LOADING, assert_clean, click, put, saved
+from tests.serve.demo_runs import copy_demo_run
 from tests.serve.server import Address, serving
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, a package of make system-deps")
@@ -56,7 +56,7 @@ def test_a_run_that_appears_changes_and_goes(browser: Browser, server: Address, 
     browser.open(f"{server.url}/#runs", ready="runs", patience=LOADING)
     browser.wait_for("document.getElementById('live').textContent === 'live'")
     row = "[...document.querySelectorAll('#table tbody tr')].find((row) => row.textContent.includes('later'))"
-    shutil.copytree(demo_directory() / "quick/hypertransformer-connected+-seed0", place / "later")
+    copy_demo_run("quick/hypertransformer-connected+-seed0", place / "later")
     browser.wait_for(f"{row} !== undefined")
     (place / "later" / "status.json").write_text(encode(Status("failed", 77, 10_000, error="disk full")))
     browser.wait_for(f"{row}.textContent.includes('failed')")
@@ -75,7 +75,7 @@ def test_a_run_that_appears_changes_and_goes(browser: Browser, server: Address, 
 def test_a_link_in_a_page_that_is_open(browser: Browser, server: Address, place: Path) -> None:
     """The page follows it, and does not overwrite it; a visitor who explores a run that goes keeps what was shown."""
     browser.open(f"{server.url}/#runs", ready="runs", patience=LOADING)
-    shutil.copytree(demo_directory() / "quick/hypertransformer-connected+-seed0", place / "goes")
+    copy_demo_run("quick/hypertransformer-connected+-seed0", place / "goes")
     browser.wait_for("document.getElementById('table').textContent.includes('goes')")
     browser.evaluate("location.hash = '#runs&q=discon&metric=loss'")
     browser.wait_for("document.getElementById('filter').value === 'discon'")
@@ -119,7 +119,7 @@ def test_lines_that_look_alike_and_lines_out_of_sight(browser: Browser, tmp_path
     """Learning rates of one model and support, one of which fell: told apart, and told of. No name is a formula."""
     for i, name in enumerate(("=1+1", "rate", "fell")):
         path = tmp_path / name
-        shutil.copytree(demo_directory() / "quick/transformer-connected+-seed0", path)
+        copy_demo_run("quick/transformer-connected+-seed0", path)
         config = tomllib.loads((path / "config.toml").read_text())
         config["optimizer"]["learning_rate"] = 0.001 * (i + 1)
         (path / "config.toml").write_text(tomli_w.dumps(config))
@@ -148,7 +148,7 @@ def test_seeds_have_a_mean_and_an_interval(browser: Browser, tmp_path: Path) -> 
     """Of three of them; and the axis begins where the curves are, not at 0."""
     for seed in range(3):
         path = tmp_path / f"run-seed{seed}"
-        shutil.copytree(demo_directory() / "quick/transformer-connected+-seed0", path)
+        copy_demo_run("quick/transformer-connected+-seed0", path)
         config = tomllib.loads((path / "config.toml").read_text()) | {"seed": seed}
         (path / "config.toml").write_text(tomli_w.dumps(config))
         rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
@@ -194,12 +194,12 @@ def test_a_page_that_was_there_before_the_runs(browser: Browser, tmp_path: Path)
         browser.wait_for("document.getElementById('live').textContent === 'live'")
         count = "document.getElementById('count').textContent"
         for i in range(2):
-            shutil.copytree(demo_directory() / "quick/transformer-connected+-seed0", tmp_path / f"study/run{i}")
+            copy_demo_run("quick/transformer-connected+-seed0", tmp_path / f"study/run{i}")
             browser.wait_for(f"{count} === '{i + 1} of {i + 1} runs, {i + 1} selected'")
         browser.wait_for("document.querySelectorAll('#claims li').length === 7", LOADING)
         browser.wait_for("document.querySelector('#curves svg') !== null")
         click(browser, "#pick-none")
-        shutil.copytree(demo_directory() / "quick/transformer-connected+-seed0", tmp_path / "study/run2")
+        copy_demo_run("quick/transformer-connected+-seed0", tmp_path / "study/run2")
         browser.wait_for(f"{count} === '3 of 3 runs, 0 selected'")
         assert_clean(browser, server)
 

@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from recombine.serve.app import Server, make_app
 from recombine.serve.guard import HEADERS, POLICY, is_local
+from recombine.serve.library import Library
 from recombine.storage.archive import write_archive
 from tests.reliability.small_run import finish
 from tests.serve.server import Address, serving
@@ -20,7 +21,7 @@ from tests.serve.server import Address, serving
 SECRET = b"the secret of the house"
 
 # Every route there is, so that none can be forgotten. {name} of /static is filled in.
-ROUTES = [route.path for route in Server(Path(), None).routes()]
+ROUTES = [route.path for route in Server(Library(Path())).routes()]
 PATHS = [path.replace("{name}", "main.js") for path in ROUTES]
 PARAMETERS = ("run", "one", "other", "study", "since", "weights", "length", "draw", "fresh", "direction", "teacher_of",
               "metric", "points", "latent0", "latent1")  # fmt: skip

@@ -1,7 +1,6 @@
 """A storm of questions beside a training run: the processor time that the server uses is measured, and bounded."""
 
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -13,9 +12,9 @@ import pytest
 
 from recombine.bench.contender import enter
 from recombine.bench.contender_process import ContenderProcess
-from recombine.cli.serve import demo_directory
 from recombine.config.preset import preset_config
 from recombine.serve.budget import SHARE
+from tests.serve.demo_runs import copy_demo_run
 from tests.serve.server import serving
 
 EARLY = 10  # turns that do not count
@@ -85,7 +84,7 @@ def test_a_storm_beside_a_training(tmp_path: Path) -> None:
     """
     turns, steps = (int(os.environ.get(f"RECOMBINE_STORM_{name}", few)) for name, few in (("TURNS", 3), ("STEPS", 60)))
     for name in RUNS:
-        shutil.copytree(demo_directory() / "paper" / name, tmp_path / name)
+        copy_demo_run(f"paper/{name}", tmp_path / name)
     config = preset_config("paper", "transformer")
     rates: dict[bool, list[float]] = {False: [], True: []}
     taken = lasted = 0.0

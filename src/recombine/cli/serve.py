@@ -15,6 +15,7 @@ import tyro
 
 from recombine.checks import check_number, check_size
 from recombine.errors import InputError
+from recombine.storage.demo import demo_archives, demo_directory
 from recombine.terminal.output import note, print_line
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Serve:
     def run(self) -> None:
         if self.demo and self.directory:
             raise InputError("directory", str(self.directory), "either a directory or --demo")
+        chosen = demo_archives() if self.demo else None
         directory = demo_directory() if self.demo else self.directory or RUNS
         if not directory.is_dir():
             what = "is a file, not a directory" if directory.exists() else "there is no such directory"
@@ -70,7 +72,7 @@ class Serve:
             print_line(address)
             note("Ctrl-C ends it.")
             config = uvicorn.Config(
-                make_app(directory, self.model, self.share),
+                make_app(directory, self.model, self.share, chosen),
                 log_level="warning",
                 access_log=False,
                 proxy_headers=False,
@@ -95,13 +97,6 @@ def _server(config: "Config") -> "Server":
             super().handle_exit(sig, frame)
 
     return QuietServer(config)
-
-
-def demo_directory() -> Path:
-    """The trained models of the package."""
-    import recombine
-
-    return Path(recombine.__file__).with_name("demo")
 
 
 def _bound(port: int) -> socket.socket:

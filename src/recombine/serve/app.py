@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -55,9 +55,11 @@ class CurveValues(Record, frozen=True):
     values: tuple[float | None, ...]
 
 
-def make_app(root: Path, custom: str | None = None, share: float = SHARE) -> Guard:
-    """The server of the runs below `root`. `custom` is a class of the user's that runs may have as their model."""
-    server = Server(root, custom, share)
+def make_app(
+    root: Path, custom: str | None = None, share: float = SHARE, chosen: Mapping[str, Path] | None = None
+) -> Guard:
+    """The server of the runs below `root`, or in `chosen` archives there. `custom` is a class that runs may be of."""
+    server = Server(Library(root, chosen), custom, share)
     app = Starlette(
         routes=server.routes(),
         middleware=[Middleware(Gate, budget=server.budget)],
@@ -86,8 +88,8 @@ async def _answer_not_found(request: Request, error: Exception) -> Response:
 class Server:
     """The routes, and the state that they share."""
 
-    def __init__(self, root: Path, custom: str | None = None, share: float = SHARE):
-        self.library = Library(root)
+    def __init__(self, library: Library, custom: str | None = None, share: float = SHARE):
+        self.library = library
         self.watch = Watch(self.library)
         self.explorer = ExplorerProcess(share)
         self.custom = custom

@@ -1,6 +1,7 @@
 """The search for runs and sweeps below a directory: in directories, and in archives."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -56,17 +57,23 @@ class ArchiveContents(NamedTuple):
 
 
 class Finder:
-    """Finds the runs below `root`, again and again. An archive is listed again only when the file has changed."""
+    """Finds the runs below `root`, again and again; or the runs of `chosen` archives below it, and no others.
 
-    def __init__(self, root: Path):
-        self.root = root
+    An archive is listed again only when the file has changed.
+    """
+
+    def __init__(self, root: Path, chosen: Mapping[str, Path] | None = None):
+        self.root, self.chosen = root, chosen
         self.archives: dict[str, ArchiveContents] = {}
 
     def find(self) -> Found:
         """Called once a second, for thousands of runs: it looks at four files of each run, and opens none."""
         found = Found()
         known, self.archives = self.archives, {}
-        self._walk(str(self.root), ".", DEPTH, found, known)
+        if self.chosen is None:
+            self._walk(str(self.root), ".", DEPTH, found, known)
+        for name, path in (self.chosen or {}).items():
+            self._add_archive(str(path), name, found, known)
         return found
 
     def _walk(self, path: str, name: str, depth: int, found: Found, known: dict[str, ArchiveContents]) -> None:

@@ -7,7 +7,7 @@ found: no path is ever made of a request.
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
@@ -49,9 +49,9 @@ class Library:
     One thread may refresh while others ask: what was found is replaced as a whole.
     """
 
-    def __init__(self, root: Path):
+    def __init__(self, root: Path, chosen: Mapping[str, Path] | None = None):
         self.root = root.resolve()
-        self.finder = Finder(self.root)
+        self.finder = Finder(self.root, chosen)
         self.runs: dict[str, SeenRun] = {}
         self.sweep_lists: dict[str, FoundSweep] = {}
         self.selection_scores: dict[str, tuple[Stamp, float | None]] = {}

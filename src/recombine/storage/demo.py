@@ -20,3 +20,8 @@ def demo_archives() -> dict[str, Path]:
         if all(path.is_file() for path in found.values()):
             return found
     raise InputError("demo", str(package / "demo"), "the trained models are missing; install Recombine again")
+
+
+def demo_directory() -> Path:
+    """The directory that has the archives."""
+    return demo_archives()[STUDIES[0]].parents[1]
