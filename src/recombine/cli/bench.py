@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from recombine.bench.result import Benchmark, ColdStart, Comparison, Scaling
 from recombine.checks import check_choice, check_size
 from recombine.cli.arguments import OptionalInt, OptionalPath
 from recombine.config.preset import Preset, preset_config
@@ -13,11 +12,11 @@ from recombine.config.schema import MODEL_CONFIGS, Config, ModelKind
 from recombine.config.toml import override
 from recombine.errors import InputError
 from recombine.files import check_output, replacing
-from recombine.record.codec import encode, plain
 from recombine.terminal.output import note, print_json
 
 if TYPE_CHECKING:
     from recombine.bench.race import Report
+    from recombine.bench.result import Benchmark, ColdStart, Comparison, Scaling
 
 LONGEST = 4096
 MOST_REPEATS = 1000
@@ -62,6 +61,9 @@ class Bench:
         comparisons = self._compare(contenders, threads)
         scaling = self._scaling(threads) if self.scaling else None
         cold_starts = self._cold_starts(threads) if self.cold_start else None
+        from recombine.bench.result import Benchmark
+        from recombine.record.codec import encode
+
         result = Benchmark(
             preset=self.preset,
             steps=self.steps,
@@ -83,7 +85,7 @@ class Bench:
             save_figure(draw_scaling(scaling), self.figure)
             note(f"drawn to {self.figure}")
         if self.json:
-            print_json(plain(result))
+            print_json(result)
         else:
             _print(result)
 
@@ -113,7 +115,7 @@ class Bench:
     def _configs(self) -> dict[ModelKind, Config]:
         return {kind: preset_config(self.preset, kind) for kind in MODEL_CONFIGS if self.model in (kind, "both")}
 
-    def _compare(self, contenders: tuple[str, ...], threads: int) -> tuple[Comparison, ...]:
+    def _compare(self, contenders: tuple[str, ...], threads: int) -> "tuple[Comparison, ...]":
         from recombine.bench.compare import compare
         from recombine.bench.contender import LIMITS
 
@@ -126,7 +128,7 @@ class Bench:
                     found.append(compare(entered, contenders, threads, self.steps, self.repeats, report))
         return tuple(found)
 
-    def _scaling(self, threads: int) -> tuple[Scaling, ...]:
+    def _scaling(self, threads: int) -> "tuple[Scaling, ...]":
         from recombine.bench.scaling import measure_scaling, num_points
 
         found = []
@@ -135,7 +137,7 @@ class Bench:
                 found.append(measure_scaling(config, threads, self.steps, self.repeats, report))
         return tuple(found)
 
-    def _cold_starts(self, threads: int) -> tuple[ColdStart, ...]:
+    def _cold_starts(self, threads: int) -> "tuple[ColdStart, ...]":
         from recombine.bench.cold_start import CACHES, measure_cold_start
 
         found = []
@@ -161,7 +163,7 @@ def _reporting(name: str, total: int) -> "Iterator[Report]":
         yield report
 
 
-def _print(result: Benchmark) -> None:
+def _print(result: "Benchmark") -> None:
     from recombine.terminal.bench_tables import print_cold_starts, print_comparison, print_scaling
 
     for comparison in result.comparisons:

@@ -39,12 +39,11 @@ class Report:
 
         prepare()
         from recombine.page.write import write_report
-        from recombine.record.codec import plain
         from recombine.terminal.tables import print_scores, print_verdicts
 
         study, verdicts, page = write_report(self.runs, out)
         if self.json:
-            print_json({"page": str(page), "verdicts": [plain(verdict) for verdict in verdicts]})
+            print_json({"page": str(page), "verdicts": verdicts})
             return
         if self.markdown:
             from recombine.terminal.markdown import study_markdown

@@ -11,7 +11,6 @@ from recombine.checks import check_seed, check_size
 from recombine.cli.arguments import Executor, OptionalInt, OptionalPath
 from recombine.cli.jobs import execute_jobs, headline
 from recombine.config.preset import Preset
-from recombine.config.toml import read_toml
 from recombine.errors import Failed, InputError
 from recombine.terminal.output import note, print_json, print_line
 
@@ -81,12 +80,13 @@ class Reproduce:
 
     def _entries(self) -> "list[Entry]":
         from recombine.jobs.catalog import catalog
+        from recombine.storage.reader import read_tables
 
         check_seed("seed", self.seed)
         count = SEEDS[self.preset] if self.seeds is None else self.seeds
         check_size("seeds", count, most=1000)
         custom = None
-        changes = read_toml(self.config) if self.config else {}
+        changes = read_tables(self.config) if self.config else {}
         if "seed" in changes:
             raise InputError("seed", changes["seed"], "seeds are named on the command line: --seed and --seeds")
         if self.model:
@@ -109,7 +109,6 @@ class Reproduce:
 
     def _finish(self, out: Path, failed: dict[str, str]) -> None:
         from recombine.page.write import write_report
-        from recombine.record.codec import plain
         from recombine.study.summary import final_scores
         from recombine.terminal.tables import print_scores, print_verdicts
 
@@ -118,8 +117,7 @@ class Reproduce:
         study, verdicts, page = write_report([out], out / "report")
         if self.json:
             runs = {str(run.path): run.status.state for run in study.runs}
-            found = [plain(verdict) for verdict in verdicts]
-            print_json({"page": str(page), "runs": runs, "failed": failed, "verdicts": found})
+            print_json({"page": str(page), "runs": runs, "failed": failed, "verdicts": verdicts})
         else:
             for scores in final_scores(study):
                 print_scores(scores)

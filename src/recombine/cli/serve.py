@@ -15,7 +15,6 @@ import tyro
 
 from recombine.checks import check_number, check_size
 from recombine.errors import InputError
-from recombine.storage.demo import demo_archives, demo_directory
 from recombine.terminal.output import note, print_line
 
 if TYPE_CHECKING:
@@ -45,6 +44,8 @@ class Serve:
     def run(self) -> None:
         if self.demo and self.directory:
             raise InputError("directory", str(self.directory), "either a directory or --demo")
+        from recombine.storage.demo import demo_archives, demo_directory
+
         chosen = demo_archives() if self.demo else None
         directory = demo_directory() if self.demo else self.directory or RUNS
         if not directory.is_dir():

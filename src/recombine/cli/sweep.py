@@ -15,7 +15,6 @@ from recombine.config.preset import Preset
 from recombine.config.schema import SHIPPED
 from recombine.errors import Failed, InputError
 from recombine.jobs.grid import NAMED, read_grid, sweep_runs
-from recombine.record.codec import plain
 from recombine.terminal.output import note, print_json, print_line
 
 if TYPE_CHECKING:
@@ -167,7 +166,7 @@ class Results:
 
         results = sweep_results(self.directory)
         if self.json:
-            print_json(plain(summary_of(results, self.top)))
+            print_json(summary_of(results, self.top))
             return
         print_results(results, self.top)
         if results.ranked:

@@ -10,9 +10,8 @@ import tyro
 from recombine.cli.arguments import OptionalInt, OptionalPath
 from recombine.config.preset import Preset, preset_config
 from recombine.config.schema import Config, CustomModelConfig
-from recombine.config.toml import Tables, config_tables, override, parse_changes, read_toml
+from recombine.config.toml import Tables, config_tables, override, parse_changes
 from recombine.errors import InputError
-from recombine.record.codec import plain
 from recombine.support.split import TEACHER_SPLITS
 from recombine.terminal.output import note, print_json, print_line
 
@@ -71,7 +70,9 @@ class Train:
         self._print(config, out, last)
 
     def _config(self) -> Config:
-        tables = [read_toml(self.config) if self.config else {}, parse_changes(self.set)]
+        from recombine.storage.reader import read_tables
+
+        tables = [read_tables(self.config) if self.config else {}, parse_changes(self.set)]
         kinds = [table["model"].pop("kind") for table in tables if "kind" in _model_table(table)]
         kind = kinds[-1] if kinds else self.model or "transformer"
         if self.model not in (None, kind):
@@ -87,6 +88,8 @@ class Train:
 
     def _print(self, config: Config, out: Path, last: "Progress") -> None:
         if self.json:
+            from recombine.record.codec import plain
+
             scores = {name: value for name, value in plain(last.row).items() if name not in ("step", "loss")}
             result = {"run": str(out), "step": last.step, "config": config_tables(config), "scores": scores}
             print_json(result)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recombine.config.schema import Config
-from recombine.config.toml import parse_toml, stored_config
+from recombine.config.toml import Tables, parse_toml, read_toml, stored_config
 from recombine.errors import InputError
 from recombine.files import NotAFile
 from recombine.record.codec import BadRecord, Record, decode
@@ -14,6 +14,7 @@ from recombine.record.reference import References
 from recombine.record.run_state import Environment, Identity, Status
 from recombine.record.score import MetricsRow
 from recombine.record.sweep import Selection
+from recombine.storage.archive import open_archive, split_path
 from recombine.storage.reference_files import stored_references
 from recombine.storage.source import CONFIG, ENV, LOCK, METRICS, SCORECARD, SELECTION, STATUS, RunSource, open_run
 
@@ -92,6 +93,18 @@ def read_config(source: RunSource) -> Config:
         return stored_config(tables)
     except InputError as error:
         raise InputError("run", str(source.path), f"its {CONFIG}: {error}") from error
+
+
+def read_tables(path: Path) -> Tables:
+    """The tables of a TOML file, which may be in an archive: `ARCHIVE.zip/RUN/config.toml`."""
+    inside = None if path.exists() else split_path(path)
+    if inside is None:
+        return read_toml(path)
+    try:
+        text = open_archive(inside[0]).read(inside[1], LARGEST_SMALL).decode(errors="replace")
+    except NotAFile as error:
+        raise InputError("config", str(path), f"cannot be read ({error})") from error
+    return parse_toml(text, str(path))
 
 
 def run_config(path: Path) -> Config:
