@@ -1,0 +1,126 @@
+"""Runs in an archive are read in place, as if they were in a directory; and a hostile archive does no harm."""
+
+import dataclasses
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from recombine.cli.main import main
+from recombine.errors import InputError
+from recombine.files import NotAFile
+from recombine.storage.archive import open_archive, write_archive
+from recombine.storage.reader import read_run
+from recombine.storage.source import find_runs, open_run
+from recombine.study.collect import collect
+from tests.reliability.small_run import finish, small_config
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs that were examined, in `runs/`, and in `runs.zip` with their parameters."""
+    place = tmp_path_factory.mktemp("place")
+    for seed in (0, 1):
+        finish(place / "runs" / f"seed{seed}", small_config(seed=seed))
+        assert main(["eval", str(place / "runs" / f"seed{seed}"), "--json"]) == 0
+    assert main(["export", str(place / "runs"), "--out", str(place / "runs.zip"), "--weights"]) == 0
+    return place
+
+
+def test_the_same_study(place: Path) -> None:
+    from_directory, from_archive = collect([place / "runs"]), collect([place / "runs.zip"])
+    assert [run.path.name for run in from_archive.runs] == ["seed0", "seed1"]
+    for one, other in zip(from_directory.runs, from_archive.runs, strict=True):
+        elsewhere = dataclasses.replace(other, path=one.path)
+        assert elsewhere == one
+        assert other.references is not None
+        assert other.scorecard is not None
+
+
+def test_the_same_examination(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the parameters in the archive, which are those of the checkpoint."""
+    capsys.readouterr()
+    shown = []
+    for run in (place / "runs" / "seed1", place / "runs.zip" / "seed1"):
+        assert main(["eval", str(run), "--json"]) == 0
+        shown.append(json.loads(capsys.readouterr().out))
+    assert shown[0] == shown[1]
+
+
+def test_a_run_again_from_an_archive(place: Path, tmp_path: Path) -> None:
+    config = place / "runs.zip" / "seed1" / "config.toml"
+    assert main(["train", "--config", str(config), "--out", str(tmp_path / "again")]) == 0
+    again, before = read_run(open_run(tmp_path / "again")), read_run(open_run(place / "runs" / "seed1"))
+    assert again.config == before.config
+    assert again.rows == before.rows
+
+
+def test_archives_and_directories_side_by_side(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "study").mkdir()
+    (tmp_path / "study" / "a.zip").write_bytes((place / "runs.zip").read_bytes())
+    finish(tmp_path / "study" / "seed2", small_config(seed=2), stop_at=4)
+    assert [run.seed for run in collect([tmp_path / "study"]).runs] == [0, 1, 2]
+
+
+def test_equal_runs_make_equal_bytes(place: Path, tmp_path: Path) -> None:
+    assert main(["export", str(place / "runs"), "--out", str(tmp_path / "again.zip"), "--weights"]) == 0
+    assert (tmp_path / "again.zip").read_bytes() == (place / "runs.zip").read_bytes()
+    assert main(["export", str(place / "runs.zip"), "--out", str(tmp_path / "third.zip"), "--weights"]) == 0
+    assert (tmp_path / "third.zip").read_bytes() == (place / "runs.zip").read_bytes()
+
+
+def test_it_is_read_by_any_program(place: Path) -> None:
+    with zipfile.ZipFile(place / "runs.zip") as archive:
+        assert archive.testzip() is None
+        rows = archive.read("seed0/metrics.jsonl")
+    assert rows == (place / "runs" / "seed0" / "metrics.jsonl").read_bytes()
+
+
+def test_nothing_longer_than_allowed_is_unpacked(tmp_path: Path) -> None:
+    """Nor more than its header says, whatever the header says."""
+    path = tmp_path / "bomb.zip"
+    write_archive(path, {"run/config.toml": b"x" * 10_000_000})
+    archive = open_archive(path)
+    with pytest.raises(NotAFile, match="at most 1000"):
+        archive.read("run/config.toml", 1000)
+    data = bytearray(path.read_bytes())
+    for signature, offset in ((b"PK\x03\x04", 22), (b"PK\x01\x02", 24)):  # the sizes before compression
+        at = data.index(signature) + offset
+        data[at : at + 4] = (500).to_bytes(4, "little")
+    path.write_bytes(data)
+    with pytest.raises(NotAFile, match=r"damaged|longer"):
+        open_archive(path).read("run/config.toml", 1000)
+
+
+@pytest.mark.parametrize("change", ["truncated", "garbage", "flipped"])
+def test_damage_is_one_clear_line(place: Path, tmp_path: Path, change: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path, data = tmp_path / "runs.zip", bytearray((place / "runs.zip").read_bytes())
+    at = data.index(b"seed0/metrics.jsonl") + 200
+    data[at] ^= change == "flipped"
+    path.write_bytes({"truncated": data[:-30], "garbage": b"not a zip", "flipped": data}[change])
+    assert main(["report", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "runs.zip" in error
+    assert not (tmp_path / "report").exists()
+
+
+def test_no_name_leads_out_of_it(tmp_path: Path) -> None:
+    """A member is looked up by its name, and nothing is written."""
+    (tmp_path / "secret").write_text("secret")
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("../secret/config.toml", "seed = 0")
+        archive.writestr("/config.toml", "seed = 0")
+    before = sorted(tmp_path.rglob("*"))
+    for source in find_runs(tmp_path / "a.zip"):
+        with pytest.raises(NotAFile):
+            source.read("secret")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_links_are_not_followed(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "link.zip").symlink_to(place / "runs.zip")
+    assert list(find_runs(tmp_path)) == []
+    with pytest.raises(InputError):
+        open_run(tmp_path / "link.zip" / "seed0")
