@@ -11,7 +11,7 @@ import pytest
 
 from recombine.errors import Failed
 from recombine.jobs.executor.local import run_jobs
-from recombine.jobs.protocol import Event, Job
+from recombine.jobs.protocol import Job, JobEvent
 from recombine.run.signals import StopSignal
 from tests.jobs.ray_cluster import ray_cluster
 from tests.jobs.test_executor import train_job
@@ -36,16 +36,16 @@ def jobs_in(place: Path, count: int, **changes: Any) -> list[Job]:
     return [train_job(place / f"run{seed}", seed=seed, **changes) for seed in range(count)]
 
 
-def on_ray(jobs: list[Job], out: Path, address: str, signum: signal.Signals, retries: int) -> list[Event]:
+def on_ray(jobs: list[Job], out: Path, address: str, signum: signal.Signals, retries: int) -> list[JobEvent]:
     """Everything that was told; the process of the first job that makes progress was sent the signal."""
     from recombine.jobs.executor.ray import run_jobs_on_ray
 
     events, sent = [], False
     for event in run_jobs_on_ray(jobs, out, address, None, StopSignal(), retries):
         events.append(event)
-        if event.kind == "progress" and event.data["step"] > 0 and not sent:
+        if event.news.kind == "progress" and (event.news.step or 0) > 0 and not sent:
             sent = True
-            run = Path(event.job.request["path"])
+            run = event.job.path
             os.kill(json.loads((run / "status.json").read_text())["process"], signum)
     assert sent
     return events
@@ -58,7 +58,7 @@ def test_the_same_bits_as_on_this_machine_though_a_process_is_killed(address: st
     here, there = tmp_path / "here", tmp_path / "there"
     list(run_jobs(jobs_in(here, 2, **CHANGES), 2, StopSignal()))
     events = on_ray(jobs_in(there, 2, **CHANGES), there, address, signal.SIGKILL, retries=2)
-    assert [event.kind for event in events].count("done") == 2
+    assert [event.news.kind for event in events].count("done") == 2
     for seed in range(2):
         assert metrics(here / f"run{seed}") == metrics(there / f"run{seed}")
 
@@ -68,8 +68,8 @@ def test_a_process_that_is_told_to_leave_is_tried_once_more(address: str, tmp_pa
     here, there = tmp_path / "here", tmp_path / "there"
     list(run_jobs(jobs_in(here, 1, **CHANGES), 1, StopSignal()))
     events = on_ray(jobs_in(there, 1, **CHANGES), there, address, signal.SIGTERM, retries=1)
-    assert "the worker was ended; once more" in [event.data.get("text") for event in events]
-    assert events[-1].kind == "done"
+    assert "the worker was ended; once more" in [event.news.text for event in events]
+    assert events[-1].news.kind == "done"
     starts = [start["step"] for start in json.loads((there / "run0" / "env.json").read_text())["starts"]]
     assert len(starts) == 2
     assert starts[1] > 0
@@ -87,7 +87,7 @@ def test_without_a_shared_directory_runs_are_fetched(
     here, there = tmp_path / "here", tmp_path / "there"
     list(run_jobs(jobs_in(here, 1, after=["selection"]), 1, StopSignal()))
     jobs = jobs_in(there, 1, after=["selection"])
-    kinds = [e.kind for e in executor.run_jobs_on_ray(jobs, there, address, None, StopSignal(), retries=0)]
+    kinds = [e.news.kind for e in executor.run_jobs_on_ray(jobs, there, address, None, StopSignal(), retries=0)]
     assert kinds[-1] == "done"
     assert metrics(here / "run0") == metrics(there / "run0")
     assert result(there / "run0") == result(here / "run0"), "the checkpoint came, too"

@@ -65,8 +65,8 @@ def test_the_same_bits_though_tasks_are_taken_away(tmp_path: Path) -> None:
     taken: set[str] = set()
     events = []
     for event in run_jobs_on_slurm(jobs_in(there, 2, **LONG), there, slurm_options([]), None, StopSignal(), retries=1):
-        events.append((event.job.name, event.kind))
-        if event.kind == "progress" and event.data["step"] > 0 and event.job.name not in taken:
+        events.append((event.job.name, event.news.kind))
+        if event.news.kind == "progress" and (event.news.step or 0) > 0 and event.job.name not in taken:
             taken.add(event.job.name)
             if event.job.name == "run0":
                 subprocess.run(["scancel", "--signal=USR2", number_of(there, "run0")], check=True)
@@ -113,8 +113,8 @@ def test_a_coordinator_that_is_asked_to_stop_takes_its_tasks_along(
     kinds = []
     jobs = jobs_in(tmp_path, 3, optimizer={"num_steps": 1_000_000}, measure={"snapshots": 2_000})
     for event in run_jobs_on_slurm(jobs, tmp_path, slurm_options([]), 1, request, retries=1):
-        kinds.append(event.kind)
-        if event.kind == "progress" and event.data["step"] > 0:
+        kinds.append(event.news.kind)
+        if event.news.kind == "progress" and (event.news.step or 0) > 0:
             states = subprocess.run(["squeue", "--noheader", "--array", "--format=%T"], capture_output=True, text=True)
             assert sorted(states.stdout.split()) == ["PENDING", "PENDING", "RUNNING"]
             request.signum = signal.SIGTERM
@@ -135,11 +135,11 @@ def test_a_preempted_task_is_queued_again_by_slurm(tmp_path: Path) -> None:
     jobs = jobs_in(out, 1, optimizer={"num_steps": 40_000}, measure={"snapshots": 100})
     with slurm_cluster(tmp_path / "cluster", PREEMPTING):
         for event in run_jobs_on_slurm(jobs, out, slurm_options(["partition=low"]), None, StopSignal(), retries=0):
-            if event.kind == "progress" and event.data["step"] > 0 and "preempt" not in kinds:
+            if event.news.kind == "progress" and (event.news.step or 0) > 0 and "preempt" not in kinds:
                 kinds.append("preempt")
                 other = ["sbatch", "-p", "high", "-c", "2", "-o", "/dev/null", "--wrap", "sleep 1"]
                 subprocess.run(other, check=True, capture_output=True)
-            kinds.append(event.kind)
+            kinds.append(event.news.kind)
     assert kinds[-1] == "done"
     assert "said" not in kinds
     assert len(starts(out / "run0")) == 2

@@ -13,7 +13,7 @@ import pytest
 from recombine.errors import InputError
 from recombine.record.codec import decode, encode
 from recombine.serve.explorer.exchange import Descriptions, Question, Refusal, Task
-from recombine.serve.explorer.explorer import Explorer
+from recombine.serve.explorer.explorer import Explorer, _numbers
 from recombine.serve.explorer.main import answer_line, compile_ahead
 from recombine.serve.explorer.process import ExplorerProcess, Refused
 from recombine.serve.explorer.scene import task_latent
@@ -75,6 +75,12 @@ def test_a_question_is_the_same_after_the_way() -> None:
 def test_a_latent_that_json_cannot_hold_is_not_sent(value: float) -> None:
     with pytest.raises(InputError, match=r"^latent = "):
         Question(paths=(b"a",), latents=(None, (1.0, value)))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_prediction_that_json_cannot_hold_is_an_error(value: float) -> None:
+    with pytest.raises(ArithmeticError, match="not finite"):
+        _numbers(np.asarray([1.0, value]))
 
 
 def test_an_answer_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:

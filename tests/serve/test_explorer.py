@@ -17,14 +17,14 @@ from recombine.errors import InputError
 from recombine.record.codec import decode, encode, plain
 from recombine.run.load import load_model
 from recombine.serve.explorer.exchange import Exploration, Task
-from recombine.serve.explorer.explorer import Explorer, _numbers
+from recombine.serve.explorer.explorer import Explorer
 from recombine.serve.explorer.scene import context_lengths, make_scene, task_latent
 from recombine.storage.demo import demo_archives
 from recombine.storage.source import find_runs
 from recombine.stream import Stream
 from recombine.task.sample import sample_masks
 from recombine.task.teacher import config_teacher
-from tests.serve.demo_runs import demo_run
+from tests.serve.demo_runs import copy_demo_run, demo_run
 
 WEIGHTS = (0.25, 0.0, 0.75, 0.0, 0.0, 0.0)
 
@@ -151,11 +151,12 @@ def test_one_task_two_supports(explorer: Explorer, runs: list[Path]) -> None:
     assert [one.kind for one in found] == ["trained", "held_out"]
 
 
-def test_a_checkpoint_that_is_new_answers_once_it_was_described(runs: list[Path], tmp_path: Path) -> None:
-    shutil.copytree(runs[1], tmp_path / "run")
+def test_a_checkpoint_that_is_new_answers_once_it_was_described(tmp_path: Path) -> None:
+    for support, name in (("connected+", "run"), ("disconnected", "other")):
+        copy_demo_run(f"quick/hypertransformer-{support}-seed0", tmp_path / name)
     explorer, task = Explorer(), Task(WEIGHTS, 8)
     before = explorer.explore([tmp_path / "run"], task).models[0].y
-    shutil.copy(runs[1].with_name("hypertransformer-disconnected-seed0") / "model.safetensors", tmp_path / "run")
+    shutil.copy(tmp_path / "other" / "model.safetensors", tmp_path / "run")
     os.utime(tmp_path / "run" / "model.safetensors")
     assert explorer.explore([tmp_path / "run"], task).models[0].y == before, "no pause amid a gesture"
     explorer.describe(tmp_path / "run")
@@ -163,10 +164,10 @@ def test_a_checkpoint_that_is_new_answers_once_it_was_described(runs: list[Path]
 
 
 @pytest.mark.parametrize("linked", ["checkpoints", "inside"])
-def test_checkpoints_elsewhere_are_not_read(runs: list[Path], tmp_path: Path, linked: str) -> None:
+def test_checkpoints_elsewhere_are_not_read(tmp_path: Path, linked: str) -> None:
     elsewhere, run = tmp_path / "elsewhere", tmp_path / "run"
     (elsewhere / "step-000000012").mkdir(parents=True)
-    shutil.copytree(runs[0], run)
+    copy_demo_run("quick/transformer-connected+-seed0", run)
     link = run / "checkpoints" / "step-000000012" if linked == "inside" else run / "checkpoints"
     link.parent.mkdir(exist_ok=True)
     link.symlink_to(elsewhere / "step-000000012" if linked == "inside" else elsewhere)
@@ -250,12 +251,6 @@ def test_the_keys_that_the_page_reads(explorer: Explorer, runs: list[Path]) -> N
         *("input_dim", "trained_length", "lengths", "latent_dim"),
     }
     assert set(described["masks"]) == {"trained", "held_out"}
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_numbers_that_json_cannot_hold(value: float) -> None:
-    with pytest.raises(ArithmeticError, match="not finite"):
-        _numbers(np.asarray([1.0, value]))
 
 
 @pytest.mark.parametrize(
