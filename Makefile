@@ -30,9 +30,10 @@ test: $(READY)
 test-slow: $(READY)
 	$(BIN)/python -m pytest -n auto -m slow
 
-# The long form of the reliability tests: 200 kills, a fault at every operation on the disk, every bit of a checkpoint.
+# The long form of the reliability tests: 200 kills, a fault at every operation on the disk, every bit of a checkpoint,
+# thousands of links swapped in under the server.
 torture: $(READY)
-	$(BIN)/python -m pytest -n auto --torture tests/reliability
+	$(BIN)/python -m pytest -n auto --torture tests/reliability tests/serve/test_link_race.py
 
 # What some tests need from the system and skip without: a browser, and SLURM's daemons. Debian's names; as root.
 system-deps:

@@ -10,6 +10,7 @@ import pytest
 
 from recombine.cli.main import parse
 from recombine.jobs.catalog import catalog
+from tests.test_rooms import ORDER
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -19,26 +20,16 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
 
 
-def tree(room: Path = ROOT / "src" / "recombine", indent: int = 2) -> list[str]:
-    """One line per room and file, with the first line of its docstring."""
-
-    def line(path: Path, name: str) -> str:
-        docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-        return f"{' ' * indent}{name}".ljust(29) + docstring.splitlines()[0].removesuffix(".")
-
-    lines = []
-    for path in sorted(room.iterdir()):
-        if path.suffix == ".py" and path.name != "__init__.py":
-            lines.append(line(path, path.name))
-        elif (path / "__init__.py").is_file():
-            lines += [line(path / "__init__.py", f"{path.name}/"), *tree(path, indent + 2)]
-    return lines
-
-
 def test_the_tree() -> None:
+    """One line per room, in the order of the data, with the first line of its docstring."""
     printed = next(block for block in blocks("") if block.startswith("src/recombine/")).splitlines()
-    expected = tree()
-    assert sorted(line for line in printed if line.startswith("  ")) == sorted(expected)
+    expected = []
+    for name in ORDER:
+        room = ROOT / "src" / "recombine" / name
+        path, shown = (room / "__init__.py", f"{name}/") if room.is_dir() else (room.with_suffix(".py"), f"{name}.py")
+        docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        expected.append(f"  {shown}".ljust(20) + docstring.splitlines()[0].removesuffix("."))
+    assert [line for line in printed if line.startswith("  ")] == expected
     assert max(map(len, printed)) <= 120
 
 

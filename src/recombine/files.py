@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from recombine.below import ABSENT, open_below
 from recombine.errors import InputError
 
 UNFINISHED = ".new"  # how the name of a file that is still being written ends
@@ -122,9 +123,9 @@ def _write(path: Path, how: int, data: bytes) -> None:
         os.close(handle)
 
 
-def read_file(path: Path, most: int | None = None) -> bytes:
+def read_file(path: Path, most: int | None = None, below: Path | None = None) -> bytes:
     """A regular file's content. Links are not followed, and nothing longer than `most` bytes is read."""
-    with regular_file(path) as (handle, found):
+    with regular_file(path, below) as (handle, found):
         if most is not None and found.st_size > most:
             raise NotAFile(f"{path.name} has {found.st_size} bytes, at most {most}")
         parts = []
@@ -133,19 +134,22 @@ def read_file(path: Path, most: int | None = None) -> bytes:
         return b"".join(parts)
 
 
-def read_end(path: Path, most: int) -> bytes:
+def read_end(path: Path, most: int, below: Path | None = None) -> bytes:
     """The last bytes of a regular file, `most` of them or all there are. Links are not followed."""
-    with regular_file(path) as (handle, found):
+    with regular_file(path, below) as (handle, found):
         return os.pread(handle, most, max(0, found.st_size - most))
 
 
 @contextmanager
-def regular_file(path: Path) -> Iterator[tuple[int, os.stat_result]]:
-    """A regular file, opened for reading: its handle, and what the system says of it. Links are not followed."""
+def regular_file(path: Path, below: Path | None = None) -> Iterator[tuple[int, os.stat_result]]:
+    """A regular file, opened for reading: its handle, and what the system says of it.
+
+    It is not a link; with `below`, nor is any directory between that one and the file (see `recombine.below`).
+    """
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        handle = open_below(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, below)
     except OSError as error:
-        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+        if error.errno not in ABSENT:
             raise  # the system's trouble, not the file's: what is there may be good
         raise NotAFile(f"{path.name}: {error.strerror}") from error
     try:

@@ -108,11 +108,11 @@ def test_a_run_that_cannot_be_written_to_is_examined_all_the_same(
     run = out / "transformer-disconnected-seed0"
     card, refused = (run / "scorecard.json").read_bytes(), []
 
-    def refuse(path: str | Path, flags: int, mode: int = 0o777) -> int:
+    def refuse(path: str | Path, flags: int, mode: int = 0o777, **more: int | None) -> int:
         if flags & os.O_CREAT:
             refused.append(path)
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-        return opened(path, flags, mode)
+        return opened(path, flags, mode, **more)
 
     opened = os.open
     (run / "scorecard.json").unlink()

@@ -15,6 +15,7 @@ from recombine.jobs.sweep import read_list, write_list
 from recombine.page.sweep import render
 from recombine.record.score import Score
 from recombine.record.sweep import Selection, SelectionScores
+from recombine.storage.archive import write_archive
 from recombine.storage.directory import write_selection
 from recombine.study.sweep_results import sweep_results
 
@@ -31,6 +32,9 @@ batch_size = 4
 episodes = 40
 snapshots = 2
 """
+
+
+LINE = {"name": "a", "configuration": "a", "seed": 0, "num_steps": 1, "point": {}}
 
 
 @pytest.fixture(scope="module")
@@ -147,10 +151,14 @@ def make_sweep(out: Path, scores: dict[tuple[int, str], list[float | None]]) -> 
     for run in runs:
         value = scores[run.point["model.embed_dim"], run.point["model.kind"]][run.config.seed]
         if value is not None:
-            (out / run.name).mkdir(parents=True)
-            select = SelectionScores(in_dist=score(1 - value / 10), ood=score(value))
-            report = SelectionScores(in_dist=score(0.9), ood=score(value - 0.01))
-            write_selection(out / run.name, Selection(1, 40, select, report))
+            write_selection_of(out / run.name, 40, value)
+
+
+def write_selection_of(run: Path, step: int, value: float = 0.5) -> None:
+    run.mkdir(parents=True)
+    select = SelectionScores(in_dist=score(1 - value / 10), ood=score(value))
+    report = SelectionScores(in_dist=score(0.9), ood=score(value - 0.01))
+    write_selection(run, Selection(1, step, select, report), "")
 
 
 def test_the_ranking_and_what_matters_by_hand(tmp_path: Path) -> None:
@@ -205,7 +213,7 @@ def test_supports_that_are_written_out_go_by_their_names(tmp_path: Path) -> None
     for i, run in enumerate(runs):
         (tmp_path / run.name).mkdir()
         scores = SelectionScores(in_dist=score(0.5 - i / 10), ood=score(0.5 - i / 10))
-        write_selection(tmp_path / run.name, Selection(1, 40, scores, scores))
+        write_selection(tmp_path / run.name, Selection(1, 40, scores, scores), "")
     assert [one.point for one in sweep_results(tmp_path).ranked] == [
         {"task.support": "few"},
         {"task.support": "connected+"},
@@ -226,23 +234,66 @@ def test_a_sweep_grows_by_seeds(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["", '{"name": "a"}', '{"name": "a", "configuration": "a", "seed": 0, "num_steps": 1, "point": 3}', "[]", "{"],
+    [
+        "",
+        '{"name": "a"}',
+        *(json.dumps(LINE | {"name": name}) for name in ("..", ".", "", "a/b", "/a", "a\0")),
+        *(json.dumps(LINE | {"point": {field: 1}}) for field in ("name", "NAME", "")),
+        '{"name": "a", "configuration": "a", "seed": 0, "num_steps": 1, "point": 3}',
+        "[]",
+        "{",
+    ],
 )
 def test_a_list_that_is_not_one(tmp_path: Path, line: str, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "sweep.jsonl").write_text(f"{line}\n" if line else "")
-    assert main(["sweep", "results", str(tmp_path)]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
+    for query in ([], ["--sql", "SELECT 1"]):
+        assert main(["sweep", "results", str(tmp_path), *query]) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert "sweep" in error
+
+
+def test_a_field_of_any_name_is_a_column(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With quotation marks in it, say; the names of the table's own columns are taken."""
+    (tmp_path / "sweep.jsonl").write_text(json.dumps(LINE | {"point": {'a"b': 3}}) + "\n")
+    write_selection_of(tmp_path / "a", 1)
+    assert main(["sweep", "results", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["best"][0]["point"] == {'a"b': 3}
+    assert main(["sweep", "results", str(tmp_path), "--json", "--sql", 'SELECT "a""b" AS x FROM runs']) == 0
+    assert json.loads(capsys.readouterr().out) == [{"x": 3}]
+
+
+def test_a_sweep_in_an_archive_goes_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The archive's own sweep, one in a directory of it, and a run, which is no sweep."""
+    members = {"sweep.jsonl": json.dumps(LINE) + "\n"}
+    members["inner/sweep.jsonl"] = json.dumps(LINE | {"name": "b"}) + "\n"
+    write_selection_of(tmp_path / "b", 1)
+    members["inner/b/selection.json"] = (tmp_path / "b" / "selection.json").read_text()
+    write_archive(tmp_path / "s.zip", {name: text.encode() for name, text in members.items()})
+    found = {}
+    for where in ("s.zip", "s.zip/inner"):
+        query = ["--json", "--sql", "SELECT name, state FROM runs"]
+        assert main(["sweep", "results", str(tmp_path / where), *query]) == 0
+        found[where] = json.loads(capsys.readouterr().out)
+    assert found == {
+        "s.zip": [{"name": "a", "state": "waiting"}],
+        "s.zip/inner": [{"name": "b", "state": "done"}],
+    }
+    assert main(["sweep", "results", str(tmp_path / "s.zip" / "a")]) == 2
+    assert "sweep.jsonl" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("stored", [{}, {"select": 3, "report": {}}, {"select": {"ood": {"r2": "high"}}, "report": {}}])
 def test_a_selection_that_is_not_one(tmp_path: Path, stored: dict, capsys: pytest.CaptureFixture[str]) -> None:
-    """The run counts as not selected yet."""
+    """It is refused in one line: the run would be missing among the best."""
     line = {"name": "a", "configuration": "a", "seed": 0, "num_steps": 1, "point": {"task.support": ["110", "011"]}}
     (tmp_path / "sweep.jsonl").write_text(json.dumps(line) + "\n")
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "selection.json").write_text(json.dumps({"format": 1, "step": 1} | stored))
-    assert main(["sweep", "results", str(tmp_path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["states"] == {"waiting": 1}
+    assert main(["sweep", "results", str(tmp_path), "--json"]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "selection.json" in error
 
 
 def test_queries_are_about_the_runs_alone(swept: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """Workers: what becomes of their jobs when they fail, print, or are killed."""
 
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from recombine.config.toml import write_toml
 from recombine.jobs.executor.local import next_job, run_jobs
 from recombine.jobs.protocol import MOST_SHAPES, After, Job, JobPart, keep_shape
+from recombine.run.python_process import python_command
 from recombine.run.signals import StopSignal
 from recombine.storage.directory import RunDirectory
 from tests.reliability.small_run import small_config
@@ -133,3 +135,14 @@ def test_too_many_shapes_are_forgotten() -> None:
     assert len(kept) == MOST_SHAPES
     assert keep_shape(kept, "3") == kept
     assert keep_shape(kept, "new") == {"new"}
+
+
+def test_a_line_that_is_no_job_is_told_and_the_worker_still_leaves() -> None:
+    """Its reader goes on: it takes the next line, and hears that stdin closes."""
+    lines = b"nonsense\n{}\n\xff\xfe\n\n"
+    worker = subprocess.run(
+        python_command("recombine.jobs.worker"), input=lines, capture_output=True, timeout=300, check=False
+    )
+    told = [json.loads(one) for one in worker.stdout.splitlines()]
+    assert [one["kind"] for one in told] == ["failed"] * 4
+    assert worker.returncode in (-signal.SIGTERM, 128 + signal.SIGTERM)

@@ -10,6 +10,7 @@ from recombine.errors import InputError
 from recombine.jobs.grid import SweepRun, parse_grid, read_grid, sweep_runs
 
 TWO = {"grid": {"model.embed_dim": [16, 32], "optimizer.learning_rate": [0.001, 0.003]}}
+EACH = {"grid": {"model.embed_dim": [8, 16]}, "each": {"model.causal": [True], "model.num_heads": [1, 2]}}
 
 
 @cache
@@ -127,6 +128,8 @@ def test_names_fit_a_directory() -> None:
         ({"grid": {"model.kind": [["a"]]}}, "grid.model.kind", "a model's name"),
         ({"grid": {"model.embed_dim": [16]}, "seed": 5}, "seed", "--seeds"),
         (TWO | {"exclude": [{"model.embed_dim": 7}]}, "exclude.model.embed_dim", "not a value of the grid's"),
+        (EACH | {"exclude": [{"model.causal": False}]}, "exclude.model.causal", "not a value of the grid's"),
+        (EACH | {"exclude": [{"model.causal": True, "model.num_heads": 1}]}, "exclude", "one of them"),
         ({"grid": {"model.embed_dim": [16], "model": {"embed_dim": [32]}}}, "grid.model.embed_dim", "named twice"),
         ({"grid": {"model.embed_dim": [16]}, "model": {"embed_dim": 8}}, "model.embed_dim", "in the grid, too"),
         ({"grid": {"model.embed_dim": [16]}, "optimiser": {"num_steps": 3}}, "optimiser", "did you mean 'optimizer'"),

@@ -5,13 +5,14 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from recombine.errors import Failed
 from recombine.jobs.executor.local import run_jobs
-from recombine.jobs.protocol import Job, JobEvent
+from recombine.jobs.protocol import Job, JobEvent, News
 from recombine.run.signals import StopSignal
 from tests.jobs.ray_cluster import ray_cluster
 from tests.jobs.test_executor import train_job
@@ -114,3 +115,101 @@ def test_what_a_killed_coordinator_left_is_removed(tmp_path: Path) -> None:
     first, second = _mark(tmp_path), _mark(tmp_path)
     assert second.is_file()
     assert not first.exists()
+
+
+def test_a_directory_in_which_files_come_and_go_is_read_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An old checkpoint is removed between the look at the directory and the read."""
+    from recombine.jobs.executor import ray
+
+    for name in ("step-1", "step-2"):
+        (tmp_path / "checkpoints" / name).mkdir(parents=True)
+        (tmp_path / "checkpoints" / name / "state").write_text(name)
+    read_bytes = Path.read_bytes
+
+    def removed_first(path: Path) -> bytes:
+        if path.parent.name == "step-1":
+            path.unlink()
+        return read_bytes(path)
+
+    monkeypatch.setattr(Path, "read_bytes", removed_first)
+    assert ray._read(tmp_path) == {"checkpoints/step-2/state": b"step-2"}
+    assert ray._read(tmp_path / "nowhere") == {}
+
+
+class PretendedRay:
+    """Ray as the coordinator sees it: each task ends as `ends` says, and what is put there is counted."""
+
+    def __init__(self, ends: list[Any]):
+        import ray
+
+        self.exceptions, self.ends, self.given, self.put_in, self.options = ray.exceptions, ends, [], 0, {}
+
+    def remote(self, **options: Any) -> Any:
+        self.options |= options
+        return lambda made: SimpleNamespace(remote=self._submit)
+
+    def _submit(self, *arguments: Any) -> Any:
+        if arguments:
+            self.given.append(arguments[3])
+            return len(self.given)
+        return SimpleNamespace(take=SimpleNamespace(remote=list))
+
+    def put(self, value: Any) -> Any:
+        self.put_in += 1
+        return value
+
+    def wait(self, references: list[Any], **_: Any) -> tuple[list[Any], list[Any]]:
+        return references, []
+
+    def get(self, reference: Any, **_: Any) -> Any:
+        if isinstance(reference, list):
+            return reference
+        end = self.ends[min(reference, len(self.ends)) - 1]
+        if isinstance(end, Exception):
+            raise end
+        return end, {}
+
+    def cancel(self, _: Any) -> None: ...
+
+    def shutdown(self) -> None: ...
+
+
+def pretend(
+    ends: list[Any], out: Path, retries: int, monkeypatch: pytest.MonkeyPatch
+) -> tuple[PretendedRay, list[str]]:
+    from recombine.jobs.executor import ray as executor
+
+    pretended = PretendedRay(ends)
+    monkeypatch.setattr(executor, "_start", lambda address: pretended)
+    (out / "run0").mkdir(parents=True)
+    (out / "run0" / "config.toml").write_text("")
+    events = executor.run_jobs_on_ray(jobs_in(out, 1), out, None, 1, StopSignal(), retries)
+    return pretended, [event.news.kind for event in events]
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+def test_a_process_that_dies_every_time_is_tried_a_bounded_number_of_times(
+    tmp_path: Path, retries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By one count: Ray has none of its own."""
+    import ray
+
+    pretended, kinds = pretend([ray.exceptions.WorkerCrashedError()], tmp_path, retries, monkeypatch)
+    assert len(pretended.given) == 1 + retries
+    assert kinds[-1] == "failed"
+    assert pretended.options["max_retries"] == 0
+
+
+def test_files_are_sent_to_a_node_that_lacks_them_and_to_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from recombine.jobs.executor.ray import NEEDS_FILES
+
+    done = News(kind="done")
+    pretended, kinds = pretend([done], tmp_path / "shared", 0, monkeypatch)
+    assert (kinds, pretended.put_in) == (["done"], 0)
+    pretended, kinds = pretend([News(kind="interrupted", text=NEEDS_FILES), done], tmp_path / "apart", 0, monkeypatch)
+    assert (kinds, pretended.put_in) == (["done"], 1)
+    assert pretended.given == [[], [{"config.toml": b""}]]

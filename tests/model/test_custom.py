@@ -147,7 +147,7 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The name of a module of models, importable from the current directory."""
     (tmp_path / "my_models.py").write_text(MODELS)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
     monkeypatch.delitem(sys.modules, "my_models", raising=False)
     return "my_models"
 

@@ -1,5 +1,6 @@
 """A run of a second, and what must be equal when two runs are."""
 
+import shutil
 from pathlib import Path
 
 from recombine.config.preset import preset_config
@@ -27,6 +28,11 @@ def finish(path: Path, config: Config | None = None, **options) -> list[str]:
     for _ in execute_run(config or small_config(), path, RunOptions(save_every=0.0, **options), say=said.append):
         pass
     return said
+
+
+def without_copies(path: Path) -> None:
+    """Remove a run's checkpoints: their copies of the configuration and the metrics are shown before the files."""
+    shutil.rmtree(path / "checkpoints")
 
 
 def result(path: Path) -> dict[str, bytes]:

@@ -143,7 +143,7 @@ def test_a_passing_trouble_of_the_disk_is_no_damage(tmp_path: Path, monkeypatch:
     finish(tmp_path / "run", stop_at=4)
     before = sorted((tmp_path / "run").rglob("*"))
 
-    def fail(*_: object) -> int:
+    def fail(*_: object, **__: object) -> int:
         raise OSError(errno.EMFILE, "Too many open files")
 
     with monkeypatch.context() as patch, pytest.raises(OSError, match="Too many"):

@@ -16,7 +16,7 @@ from recombine.errors import InputError
 from recombine.record.codec import plain
 from recombine.storage.checkpoint import DamagedCheckpoint, _manifest_bytes, _manifest_hash, read_checkpoint
 from recombine.storage.reader import run_config
-from tests.reliability.small_run import finish
+from tests.reliability.small_run import finish, without_copies
 from tests.study.studies import MADE
 
 SOURCE = Path(__file__).parents[2] / "src" / "recombine"
@@ -152,6 +152,7 @@ def test_a_configuration_that_names_a_file_reads_nothing(tmp_path: Path) -> None
     """Neither its masks, nor what else is in it."""
     path = tmp_path / "run"
     finish(path, stop_at=4)
+    without_copies(path)
     text = (path / "config.toml").read_text()
     for content in ("not for others", "110000\n001100\n000011\n"):
         (tmp_path / "outside.txt").write_text(content)

@@ -1,6 +1,7 @@
 """Resuming with other settings is refused, field by field; a flag goes on, and is recorded."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,13 @@ import msgspec
 import pytest
 
 import recombine.run.training
+from recombine import code_digest
+from recombine.code_digest import model_digest
 from recombine.errors import InputError
+from recombine.model.custom import import_model
 from recombine.record.run_state import Identity
+from recombine.storage.checkpoint import checkpoint_path, read_checkpoint, save_checkpoint
+from recombine.storage.source import METRICS
 from tests.reliability.small_run import finish, result, small_config
 
 # One change to each part of a configuration that leaves the shapes as they are, and what it is in the message.
@@ -37,6 +43,8 @@ IDENTITY = [
     "devices",
     "threads",
     "xla_flags",
+    "sources",
+    "model_sources",
 ]
 
 
@@ -65,11 +73,11 @@ def test_another_machine_is_refused(tmp_path: Path, field: str, monkeypatch: pyt
     finish(path, stop_at=4)
     identity = recombine.run.training.identity
     assert set(Identity.__struct_fields__) == {*IDENTITY, "together"}
-    value = getattr(identity(1, 1), field)
+    value = getattr(identity(), field) if field != "model_sources" else None
     other = not value if isinstance(value, bool) else value + 1 if isinstance(value, int) else "other"
 
-    def elsewhere(devices: int, vmapped: int) -> Identity:
-        return msgspec.structs.replace(identity(devices, vmapped), **{field: other})
+    def elsewhere(*arguments: Any) -> Identity:
+        return msgspec.structs.replace(identity(*arguments), **{field: other})
 
     monkeypatch.setattr(recombine.run.training, "identity", elsewhere)
     with pytest.raises(InputError, match=rf"machine\.{field}: .* → {other}"):
@@ -78,6 +86,47 @@ def test_another_machine_is_refused(tmp_path: Path, field: str, monkeypatch: pyt
     changes = json.loads((path / "env.json").read_text())["changes"]
     assert changes == [{"step": 4, "fields": {f"machine.{field}": [value, other]}}]
     finish(path)  # it is now a run of that machine
+
+
+def test_a_run_of_unknown_code_resumes_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that were made before the digest of the code was recorded have none."""
+    identity = recombine.run.training.identity
+    with monkeypatch.context() as before:
+        unknown = {"sources": "", "model_sources": ""}
+        before.setattr(recombine.run.training, "identity", lambda *a: msgspec.structs.replace(identity(*a), **unknown))
+        finish(tmp_path / "run", stop_at=4)
+    said = finish(tmp_path / "run")
+    assert any("code" in text for text in said)
+    finish(tmp_path / "whole")
+    assert result(tmp_path / "run") == result(tmp_path / "whole")
+
+
+def test_a_custom_model_that_was_changed_does_not_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its module, or one that this imports, is other code than the run was made with."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "changing_layer.py").write_text("import jax.numpy as jnp\n\npool = jnp.mean\n")
+    (tmp_path / "changing_model.py").write_text(
+        "import changing_layer\n"
+        "import equinox as eqx\n"
+        "from recombine.model.interface import Output, Trace\n\n\n"
+        "class Pooled(eqx.Module):\n"
+        "    weight: eqx.nn.Linear\n\n"
+        "    def __init__(self, config, *, key):\n"
+        "        self.weight = eqx.nn.Linear(config.task.input_dim, 'scalar', key=key)\n\n"
+        "    def __call__(self, context_x, context_y, query_x):\n"
+        "        return Output(self.weight(query_x) + changing_layer.pool(context_y), Trace())\n"
+    )
+    config = replace(small_config(), model=import_model("changing_model:Pooled"))
+    finish(tmp_path / "run", config, stop_at=4)
+    finish(tmp_path / "run", config, stop_at=5)
+    (tmp_path / "changing_layer.py").write_text("import jax.numpy as jnp\n\npool = jnp.sum\n")
+    model_digest.cache_clear()
+    code_digest._scan.cache_clear()
+    with pytest.raises(InputError, match=r"machine\.model_sources"):
+        finish(tmp_path / "run", config)
+    finish(tmp_path / "run", config, resume_anyway=True)
+    (change,) = json.loads((tmp_path / "run" / "env.json").read_text())["changes"]
+    assert list(change["fields"]) == ["machine.model_sources"]
 
 
 def test_going_on_with_another_configuration_is_recorded(tmp_path: Path) -> None:
@@ -97,3 +146,16 @@ def test_a_model_of_another_shape_cannot_go_on(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="differ in the parameter"):
         finish(tmp_path / "run", small_config(model={"num_layers": 2}), resume_anyway=True)
     finish(tmp_path / "run")
+
+
+def test_metrics_of_another_version_are_refused_in_one_line(tmp_path: Path) -> None:
+    """A checkpoint that is whole, with a row that this version does not know: nothing is set aside or written."""
+    path = tmp_path / "run"
+    finish(path, stop_at=4)
+    newest = read_checkpoint(checkpoint_path(path / "checkpoints", 4))
+    other = newest.texts[METRICS].replace('"r2"', '"r_squared"')
+    save_checkpoint(path / "checkpoints", newest._replace(texts=newest.texts | {METRICS: other}))
+    before = result(path)
+    with pytest.raises(InputError, match=METRICS):
+        finish(path, resume_anyway=True)
+    assert result(path) == before

@@ -55,7 +55,7 @@ def arrange(phase: str, here: Path) -> None:
     elif phase == "last measure":
         snapshot.forward_episodes = on_call(snapshot.forward_episodes, 5 * 20 + 2)
     elif phase == "restore":
-        training.init_state = on_call(training.init_state, 1)
+        training.restore_state = on_call(training.restore_state, 1)
     elif phase == "save":
         training.save_checkpoint = on_call(training.save_checkpoint, 3)
 

@@ -1,6 +1,7 @@
 """A run in a form to share: the same scores, the same model, and nothing that only going on needs."""
 
 import json
+import shutil
 from pathlib import Path
 
 import jax
@@ -34,7 +35,7 @@ def test_the_same_run(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     for a, b in zip(jax.tree.leaves(one.model), jax.tree.leaves(other.model), strict=True):
         np.testing.assert_array_equal(a, b)
     env = json.loads((out / "seed0" / "env.json").read_text())
-    assert set(env["starts"][0]) == {"step", "identity", "python"}, "nothing of whose machine it was"
+    assert set(env["starts"][0]) == {"step", "identity", "python", "commit"}, "nothing of whose machine it was"
 
 
 def test_a_whole_directory(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -46,6 +47,51 @@ def test_a_whole_directory(runs: Path, tmp_path: Path, capsys: pytest.CaptureFix
     (runs / "sweep.jsonl").write_text("listed\n")
     assert main(["export", str(runs), "--out", str(out)]) == 0
     assert (out / "sweep.jsonl").read_text() == "listed\n"
+
+
+def make_sweeps(runs: Path, place: Path) -> None:
+    """Two directories of one run each, both with the list of a sweep."""
+    for seed in (0, 1):
+        shutil.copytree(runs / f"seed{seed}", place / f"sweep{seed}" / f"seed{seed}")
+        (place / f"sweep{seed}" / "sweep.jsonl").write_text(f"listed {seed}\n")
+
+
+@pytest.mark.parametrize("named", [["sweep0", "sweep1"], ["."]])
+def test_two_sweeps_in_one_place_would_lose_a_list(
+    runs: Path, tmp_path: Path, named: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_sweeps(runs, tmp_path / "sweeps")
+    paths = [str(tmp_path / "sweeps" / name) for name in named]
+    assert main(["export", *paths, "--out", str(tmp_path / "shared")]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "sweep.jsonl" in error
+    assert not (tmp_path / "shared").exists()
+
+
+def test_the_list_of_another_sweep_is_not_replaced(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The list of the same sweep is, which may have grown since."""
+    make_sweeps(runs, tmp_path)
+    out = tmp_path / "shared"
+    assert main(["export", str(tmp_path / "sweep0"), "--out", str(out)]) == 0
+    assert main(["export", str(tmp_path / "sweep1"), "--out", str(out)]) == 2
+    assert "sweep.jsonl" in capsys.readouterr().err
+    assert not (out / "seed1").exists()
+    (tmp_path / "sweep0" / "sweep.jsonl").write_text("listed 0\nlisted since\n")
+    assert main(["export", str(tmp_path / "sweep0"), "--out", str(out)]) == 0
+    assert (out / "sweep.jsonl").read_text() == "listed 0\nlisted since\n"
+
+
+def test_the_list_goes_with_a_sweeps_archive(runs: Path, tmp_path: Path) -> None:
+    """And not with a single run of it."""
+    make_sweeps(runs, tmp_path)
+    assert main(["export", str(tmp_path / "sweep0"), "--out", str(tmp_path / "one.zip")]) == 0
+    assert main(["export", str(tmp_path / "one.zip"), "--out", str(tmp_path / "again")]) == 0
+    assert (tmp_path / "again" / "sweep.jsonl").read_text() == "listed 0\n"
+    assert main(["export", str(tmp_path / "one.zip" / "seed0"), "--out", str(tmp_path / "alone")]) == 0
+    assert not (tmp_path / "alone" / "sweep.jsonl").exists()
 
 
 def test_without_parameters_there_is_no_model(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,7 @@ import json
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
@@ -51,11 +51,16 @@ class Address:
 
 
 @contextmanager
-def serving(directory: Path | None, *more: str) -> Iterator[Address]:
+def serving(
+    directory: Path | None,
+    *more: str,
+    program: Sequence[str] = (sys.executable, "-m", "recombine"),
+    cwd: Path | None = None,
+) -> Iterator[Address]:
     place = () if directory is None else (str(directory),)
     share = () if "--share" in more else ("--share", "1")  # the other tests make the machine busy
-    command = [sys.executable, "-m", "recombine", "serve", *place, "--port", "0", *share, *more]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    command = [*program, "serve", *place, "--port", "0", *share, *more]
+    with subprocess.Popen(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
         assert line.startswith("http://localhost:"), process.stderr.read() if process.stderr else ""

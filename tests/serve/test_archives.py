@@ -24,7 +24,7 @@ from recombine.serve.live_verdicts import Verdicts
 from recombine.serve.run_summary import RunSummary
 from recombine.storage.archive import open_archive, write_archive
 from recombine.storage.source import SELECTION, find_runs
-from tests.reliability.small_run import finish, small_config
+from tests.reliability.small_run import finish, small_config, without_copies
 from tests.serve.rows import row, selection
 from tests.serve.server import serving
 
@@ -37,7 +37,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     study = tmp_path_factory.mktemp("original") / "study"
     for seed, name in enumerate(RUNS):
         finish(study / name, small_config(seed=seed))
-        (study / name / SELECTION).write_text(selection(12, select=0.5 + seed, report=0.5))
+        (study / name / SELECTION).write_text(selection(12, select=0.25 + 0.5 * seed, report=0.5))
     lines = [SweepLine(name, "a", seed, {}, 12) for seed, name in enumerate(RUNS)]
     (study / "sweep.jsonl").write_text("".join(f"{encode(line)}\n" for line in lines))
     return study
@@ -99,7 +99,7 @@ def test_a_sweep_in_an_archive_is_shown_as_a_directory_of_its_name(study: Path, 
     assert list(shown(archived)) == names
     assert archived.studies() == ["other", "study"]
     (swept,) = original.sweeps()
-    assert swept.best == (1.0, "a")
+    assert swept.best == (0.5, "a")
     assert [sweep.name for sweep in archived.sweeps()] == ["other", "study"]
     assert archived.sweeps()[1] == swept
 
@@ -142,7 +142,7 @@ def test_an_archive_is_listed_again_only_when_it_changes(
 ) -> None:
     """One that cannot be read, too."""
     opened: list[str] = []
-    monkeypatch.setattr(find, "open_archive", lambda path: opened.append(path.name) or open_archive(path))
+    monkeypatch.setattr(find, "open_archive", lambda path, below: opened.append(path.name) or open_archive(path, below))
     shutil.copy(archive, tmp_path / "good.zip")
     (tmp_path / "bad.zip").write_bytes(b"garbage")
     library = looked(tmp_path)
@@ -150,6 +150,7 @@ def test_an_archive_is_listed_again_only_when_it_changes(
     assert library.refresh() == library.refresh() == ([], [])
     assert sorted(opened) == ["bad.zip", "good.zip"]
     changed = members(archive) | {f"{RUNS[0]}/metrics.jsonl": (row(3) + row(4)).encode()}
+    del changed[f"{RUNS[0]}/manifest.json"]
     write_archive(tmp_path / "good.zip", changed)
     assert RUNS[0] in library.refresh().changed
     assert library.refresh() == ([], [])
@@ -165,6 +166,7 @@ def test_a_directory_goes_before_an_archive(study: Path, archive: Path, tmp_path
     library = looked(tmp_path)
     before = library.curve(RUNS[0])
     shutil.copytree(study / RUNS[0], tmp_path / RUNS[0])
+    without_copies(tmp_path / RUNS[0])
     (tmp_path / RUNS[0] / "metrics.jsonl").write_text(row(7))
     assert set(library.refresh().changed) == {RUNS[0], f"kept/{RUNS[0]}"}
     assert [point.step for point in library.curve(RUNS[0])] == [7]

@@ -17,6 +17,7 @@ from recombine.serve.explorer.explorer import Explorer, _numbers
 from recombine.serve.explorer.main import answer_line, compile_ahead
 from recombine.serve.explorer.process import ExplorerProcess, Refused
 from recombine.serve.explorer.scene import task_latent
+from recombine.storage.demo import demo_directory
 from tests.serve.demo_runs import demo_run
 
 
@@ -89,7 +90,7 @@ def test_an_answer_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(ExplorerProcess, "_ask", answer)
     with pytest.raises(Refused, match="cannot be read"):
-        asyncio.run(ExplorerProcess(share=1.0).ask(Question(paths=(b"a",)), Descriptions))
+        asyncio.run(ExplorerProcess(share=1.0, root=Path()).ask(Question(paths=(b"a",)), Descriptions))
 
 
 @pytest.mark.parametrize("least", [1e-46, 1e-40, 1e-300])
@@ -103,7 +104,7 @@ def test_a_process_that_was_killed_is_started_again() -> None:
     question = Question(paths=(os.fsencode(path),))
 
     async def scenario() -> None:
-        explorer = ExplorerProcess(share=1.0)
+        explorer = ExplorerProcess(share=1.0, root=demo_directory())
         try:
             first = await explorer.ask(question, Descriptions)
             assert explorer.process is not None

@@ -172,7 +172,7 @@ def test_checkpoints_elsewhere_are_not_read(tmp_path: Path, linked: str) -> None
     link.parent.mkdir(exist_ok=True)
     link.symlink_to(elsewhere / "step-000000012" if linked == "inside" else elsewhere)
     with pytest.raises(InputError, match="symbolic link"):
-        Explorer().describe(run)
+        Explorer(tmp_path).describe(run)
 
 
 def test_a_fresh_teacher_and_other_draws(explorer: Explorer, runs: list[Path]) -> None:

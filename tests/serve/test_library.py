@@ -22,7 +22,7 @@ from recombine.serve.library import Library
 from recombine.serve.run_summary import RunSummary
 from recombine.storage.reader import last_row, read_config
 from recombine.storage.source import SELECTION, RunSource
-from tests.reliability.small_run import finish, small_config
+from tests.reliability.small_run import finish, small_config, without_copies
 from tests.serve.rows import row, selection
 
 
@@ -53,7 +53,7 @@ def test_a_change_is_told_once(finished: Path, tmp_path: Path) -> None:
     rows = (finished / "metrics.jsonl").read_text().splitlines()
     assert run.ood == pytest.approx(json.loads(rows[-1])["ood"]["r2"], rel=1e-5)
     assert (run.state, run.step, run.study) == ("done", 12, "study")
-    (tmp_path / "study" / "a" / "metrics.jsonl").open("a").close()
+    without_copies(tmp_path / "study" / "a")
     with (tmp_path / "study" / "a" / "metrics.jsonl").open("a") as file:
         file.write(row(13))
     assert library.refresh() == (["study/a"], [])
@@ -68,6 +68,7 @@ def test_a_change_is_told_once(finished: Path, tmp_path: Path) -> None:
 def test_half_written_and_broken_files(finished: Path, tmp_path: Path) -> None:
     for name in "abcdefg":
         shutil.copytree(finished, tmp_path / name)
+        without_copies(tmp_path / name)
     with (tmp_path / "a" / "metrics.jsonl").open("a") as file:
         file.write(row(20)[:-10])
     (tmp_path / "b" / "config.toml").write_bytes(b"\xff\x00 nonsense")
@@ -124,9 +125,11 @@ def test_whatever_is_in_a_file_the_others_are_shown(finished: Path, tmp_path: Pa
     shutil.copytree(finished, tmp_path / "good")
     for name, content in HOSTILE.items():
         shutil.copytree(finished, tmp_path / name)
+        without_copies(tmp_path / name)
         (tmp_path / name / file).write_bytes(content)
     for name in ("fifo", "directory", "link"):
         shutil.copytree(finished, tmp_path / name)
+        without_copies(tmp_path / name)
         (tmp_path / name / file).unlink()
     os.mkfifo(tmp_path / "fifo" / file)
     (tmp_path / "directory" / file).mkdir()
@@ -139,7 +142,8 @@ def test_whatever_is_in_a_file_the_others_are_shown(finished: Path, tmp_path: Pa
         library.curve(name)
         assert len(encode(run)) < 2_000
         if name not in ("good", "long", "empty"):  # an empty configuration is the default
-            assert run.state == marked, name
+            is_file = name in HOSTILE or file == "status.json"
+            assert run.state == (marked if is_file else "unreadable"), name
     assert runs["good"].state == "done"
     if file == "status.json":
         assert (runs["long"].state, runs["long"].error) == ("failed", "y" * 300)
@@ -206,6 +210,7 @@ def test_difference(tmp_path: Path) -> None:
     library = Library(tmp_path)
     library.refresh()
     assert library.difference("a", "b") == {"model.causal": ("false", "true"), "seed": ("0", "1")}
+    without_copies(tmp_path / "b")
     (tmp_path / "b" / "config.toml").write_text("seed = ")
     library.refresh()
     with pytest.raises(InputError, match=r"run = 'b': cannot be compared: config.toml"):

@@ -12,7 +12,7 @@ from recombine.serve import live_verdicts as module
 from recombine.serve.busy import Busyness
 from recombine.serve.library import Library
 from recombine.serve.live_verdicts import ShownVerdict, Verdicts, VerdictsAnswer
-from tests.reliability.small_run import finish, small_config
+from tests.reliability.small_run import finish, small_config, without_copies
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +36,7 @@ def test_a_run_s_own_directory_is_a_study(run: Path) -> None:
 @pytest.mark.parametrize("hostile", [{"ood": {"r2": "high"}}, {"ood": [1]}, {"probe": {"ood": "x"}}, {"in_dist": 3}])
 def test_rows_that_no_run_writes(run: Path, tmp_path: Path, hostile: dict) -> None:
     shutil.copytree(run, tmp_path / "bad")
+    without_copies(tmp_path / "bad")
     lines = (run / "metrics.jsonl").read_text().splitlines()
     lines[-1] = json.dumps(json.loads(lines[-1]) | hostile)
     (tmp_path / "bad" / "metrics.jsonl").write_text("\n".join(lines) + "\n")
@@ -44,6 +45,7 @@ def test_rows_that_no_run_writes(run: Path, tmp_path: Path, hostile: dict) -> No
 
 def test_runs_that_cannot_be_read_are_left_out(run: Path, tmp_path: Path) -> None:
     shutil.copytree(run, tmp_path / "bad")
+    without_copies(tmp_path / "bad")
     (tmp_path / "bad" / "metrics.jsonl").write_text("[]\n")
     assert verdicts(tmp_path) == VerdictsAnswer(verdicts=(), left_out=("bad",), error="no run here can be read")
     shutil.copytree(run, tmp_path / "good")

@@ -11,10 +11,12 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
 
+from recombine.run.export import export_runs
 from recombine.serve.app import Server, make_app
 from recombine.serve.guard import HEADERS, POLICY, is_local
 from recombine.serve.library import Library
 from recombine.storage.archive import write_archive
+from recombine.storage.source import open_run
 from tests.reliability.small_run import finish
 from tests.serve.server import Address, serving
 
@@ -227,7 +229,9 @@ def test_local_names() -> None:
 
 def test_a_run_directory_has_nothing_imported(tmp_path: Path) -> None:
     """A run that names a class is shown, and its model is refused unless the command names it."""
-    finish(tmp_path / "runs" / "custom")
+    finish(tmp_path / "custom")
+    export_runs([open_run(tmp_path / "custom")], tmp_path / "runs", weights=True)
+    (tmp_path / "runs" / "custom" / "manifest.json").unlink()  # or the edit is refused, whatever it says
     config = tmp_path / "runs" / "custom" / "config.toml"
     text = config.read_text()
     head, _, tail = text.partition("[model]")
@@ -235,7 +239,7 @@ def test_a_run_directory_has_nothing_imported(tmp_path: Path) -> None:
     config.write_text(f'{head}[model]\nkind = "evil_module:Evil"\n{rest}')
     (tmp_path / "evil_module.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
     before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = str(tmp_path)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(tmp_path), before]))
     try:
         with serving(tmp_path / "runs") as server:
             answer = server.get("/api/models?run=custom")

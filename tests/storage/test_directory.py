@@ -1,8 +1,11 @@
 """The run directory: what is in it, readable without Recombine; and where no run can live."""
 
 import json
+import math
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -15,9 +18,15 @@ from recombine.config.toml import override, read_config
 from recombine.errors import InputError
 from recombine.measure.predict import predict
 from recombine.measure.r2 import score
+from recombine.measure.snapshot import measure_parts
 from recombine.model.weights import replace_arrays
 from recombine.record.codec import plain
+from recombine.record.score import Score
+from recombine.record.seal import seal, unseal
+from recombine.record.sweep import Selection, SelectionScores
 from recombine.run.training import RunOptions, execute_run
+from recombine.storage.reader import read_run
+from recombine.storage.source import open_run
 from recombine.task.evaluation import evaluation_episodes, evaluation_splits
 from recombine.train.loop import NonFiniteLoss, train
 from recombine.train.step import config_tasks, init_state
@@ -89,7 +98,7 @@ def test_a_run_that_is_done_stays_as_it_is(done: Path) -> None:
 def test_a_run_that_is_done_can_be_read_on_any_machine(done: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = recombine.run.training.identity(1)
     elsewhere = msgspec.structs.replace(here, device="another")
-    monkeypatch.setattr(recombine.run.training, "identity", lambda devices, vmapped: elsewhere)
+    monkeypatch.setattr(recombine.run.training, "identity", lambda *arguments: elsewhere)
     *_, last = execute_run(small_config(), done)
     assert last.step == 12
 
@@ -134,6 +143,39 @@ def test_divergence_keeps_the_last_finite_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(NonFiniteLoss) as again:  # going on finds the same
         finish(tmp_path / "run", config)
     assert str(again.value) == status["error"]
+
+
+def test_a_score_that_is_not_finite_ends_the_run_and_leaves_it_readable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """JSON has no NaN. A row with null in the place of a score could not be read, and the whole run not with it."""
+
+    def broken(*arguments: Any) -> Iterator[tuple[str, Any]]:
+        for name, part in measure_parts(*arguments):
+            yield name, msgspec.structs.replace(part, r2=math.nan) if name == "control" else part
+
+    finish(tmp_path / "run", stop_at=4)
+    monkeypatch.setattr(recombine.run.training, "measure_parts", broken)
+    with pytest.raises(ArithmeticError, match=r"control\.r2"):
+        finish(tmp_path / "run")
+    found = read_run(open_run(tmp_path / "run"))
+    assert found.status.state == "failed"
+    assert [row.step for row in found.rows] == [0, 4]
+    monkeypatch.undo()
+    finish(tmp_path / "run")
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_nothing_is_sealed_that_could_not_be_read(value: float) -> None:
+    """None takes the place of such a number where a record has room for it."""
+    one = Score(0.5, 0.5, value, 0.1)
+    scores = SelectionScores(in_dist=one)
+    assert unseal(seal(Selection(1, 4, scores, scores), ""), Selection).value.select.in_dist == Score(
+        0.5, 0.5, None, 0.1
+    )
+    scores = SelectionScores(in_dist=msgspec.structs.replace(one, mse=value))
+    with pytest.raises(ArithmeticError, match="mse"):
+        seal(Selection(1, 4, scores, scores), "")
 
 
 @pytest.mark.parametrize("place", ["file", "other things", "below a file", "too long", "nul"])

@@ -50,7 +50,7 @@ def split_of(r2: float, masks: Sequence[str], seed: int) -> dict[str, Any]:
     rows = {}
     for i, mask in enumerate(masks):
         n, spread = 1000 + 300 * i, 0.4 + 0.02 * i
-        one = r2 - 0.015 * ((7 * i + seed) % 5 - 2)
+        one = min(1.0, r2 - 0.015 * ((7 * i + seed) % 5 - 2))  # R² above 1 is refused
         rows[mask] = {"episodes": n, "r2": one, "mse": spread * (1 - one), "spread": spread}
     total = sum(row["episodes"] for row in rows.values())
     mse = sum(row["episodes"] * row["mse"] for row in rows.values()) / total

@@ -49,6 +49,7 @@ def test_damage_is_one_clear_line(runs: Path, tmp_path: Path) -> None:
     ]:
         path = tmp_path / "run"
         shutil.copytree(runs / "a", path)
+        shutil.rmtree(path / "checkpoints")  # or their copies of the files are shown
         (path / name).write_text(content)
         with pytest.raises(InputError) as caught:
             collect([path])
@@ -92,7 +93,7 @@ def test_models_of_other_teachers_are_not_compared(tmp_path: Path) -> None:
 def test_a_scorecard_of_an_earlier_step_is_not_shown(runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs / "a", tmp_path / "a")
     for step, shown in ((12, True), (8, False)):
-        write_scorecard(tmp_path / "a", Scorecard(step=step, num_parameters=1, active_modules={}))
+        write_scorecard(tmp_path / "a", Scorecard(step=step, num_parameters=1, active_modules={}), "")
         assert (collect([tmp_path]).runs[0].scorecard is not None) is shown
 
 

@@ -1,6 +1,8 @@
 """Verdicts, from studies whose effects are known."""
 
 import dataclasses
+import json
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -8,10 +10,13 @@ from scipy import stats
 
 from recombine.claims import CLAIMS, Statistic
 from recombine.config.schema import OptimizerConfig
+from recombine.figure.compose import draw_figure
+from recombine.page.report_sections import run_section
+from recombine.record.run_state import RunState, Status
 from recombine.storage.reader import StoredRun
 from recombine.study.collect import Study
 from recombine.study.verdict import STATISTICS, effects, judge, judge_part
-from tests.study.studies import whole_study
+from tests.study.studies import make_run, whole_study, with_reference, with_score
 
 AT_LEAST, AT_MOST, WITHIN = (Statistic("x", "words", sign, 0.5) for sign in (">=", "<=", "within"))
 
@@ -137,3 +142,38 @@ def test_seeds_are_paired() -> None:
     runs = [run for run in study.runs if (run.model, run.seed) != ("hypertransformer", 1)]
     assert len(effects(Study(tuple(runs)), STATISTICS["ood_gap"])) == 2
     assert len(effects(Study(tuple(runs)), STATISTICS["transformer_drop"])) == 3
+
+
+@pytest.mark.parametrize("ridge", [0.995, 0.999])
+def test_without_room_between_ridge_and_the_oracle_nothing_is_judged_by_it(ridge: float) -> None:
+    """A score between the two has no meaning where the oracle is not above: the claim says what is missing."""
+    study = Study(tuple(with_reference(run, "ridge", "in_dist", ridge) for run in whole_study().runs))
+    claims = {verdict.number: verdict for verdict in judge(study)}
+    assert claims[1].state == "not enough data"
+    assert claims[1].parts[0].effects == ()
+    assert "oracle" in claims[1].note
+
+
+@pytest.mark.parametrize("state", ["running", "interrupted", "failed"])
+def test_a_run_is_finished_by_its_last_row(state: RunState) -> None:
+    """And by nothing else: a process that was killed before it wrote `done` has measured all, and is judged."""
+    run = make_run("transformer", "connected+", 0)
+    done = dataclasses.replace(run, status=Status(state, 100, 5000))
+    half = dataclasses.replace(make_run("transformer", "connected+", 0, done=0.5), status=Status("done", 5000, 5000))
+    assert (done.finished, done.state) == (True, "done")
+    assert (half.finished, half.state) == (False, "stopped")
+    for one, words in ((done, False), (half, True)):
+        study = Study((one,))
+        assert ("unfinished" in judge(study)[0].note) is words
+        assert ("not finished" in json.dumps(draw_figure(study, "results").to_dict())) is words
+        assert ("of its steps" in run_section(study, Path())) is words
+
+
+def test_a_loss_of_zero_makes_no_ratio() -> None:
+    runs = []
+    for run in whole_study().runs:
+        perfect = run.model == "hypertransformer" and run.seed == 0
+        rows = (*run.rows[:-1], with_score(run.rows[-1], "in_dist", mse=0.0)) if perfect else run.rows
+        runs.append(dataclasses.replace(run, rows=rows))
+    found = effects(Study(tuple(runs)), STATISTICS["loss_ratio"])
+    assert found == effects(whole_study(), STATISTICS["loss_ratio"])[1:]

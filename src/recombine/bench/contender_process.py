@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from typing import Self, TypeVar
 from recombine.bench.message import Answer, Failed, Missing, Order, Ready, Turn
 from recombine.bench.setting import Setting
 from recombine.record.codec import decode, encode
+from recombine.run.python_process import python_command
 
 # Generous: torch.compile alone may take minutes on a busy machine, and one of its turns a tenth of this at most.
 SECONDS_TO_START = 900.0
@@ -51,7 +51,7 @@ class ContenderProcess:
     def __init__(self, entry: Entry):
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed in __exit__)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "recombine.bench.contender_main"],
+            python_command("recombine.bench.contender_main"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,

@@ -46,17 +46,17 @@ class Eval:
         if self.model:
             import_model(self.model)
         # All can be read before the first is measured.
-        runs = [read_run(source) for source in sources]
+        runs = [read_run(source, scorecard=not source.has_parameters()) for source in sources]
         trained = []
         for run, source in zip(runs, sources, strict=True):
             stored_only = run.scorecard is not None and not source.has_parameters()
             if stored_only:
-                note(f"{run.path}: its parameters are not here; this is what was measured where they were")
-            trained.append(None if stored_only else load_model(run.path))
+                note(f"{run.path}: has no parameters; showing the stored measurements")
+            trained.append(None if stored_only else load_model(run.path, say=note))
 
         def work(stop: "StopSignal") -> "list[Examined]":
             with stop.exit_allowed(lambda: None):
-                return [examine(run, model, note) for run, model in zip(runs, trained, strict=True)]
+                return [examine(run, model, note, stop.writing) for run, model in zip(runs, trained, strict=True)]
 
         examined = run_interruptibly(work, note)
         if self.json:
@@ -74,7 +74,10 @@ def _one_run(path: Path) -> "RunSource":
     if path.is_dir() and not (path / CONFIG).is_file() and not any(path.iterdir()):
         raise InputError("runs", str(path), f"not a run directory: it has no {CONFIG}")
     found = require_runs(path)
-    if [source.path.resolve() for source in found] != [path.resolve()]:
-        names = ", ".join(source.path.relative_to(path).as_posix() for source in found[:4])
-        raise InputError("runs", str(path), f"a directory of runs; name some of them: {names} …")
+    here = path.resolve()  # an archive knows its own path from the root only
+    inside = [source.path.resolve().relative_to(here).as_posix() for source in found]
+    if inside != ["."]:
+        names = ", ".join(inside[:4]) + (" …" if len(inside) > 4 else "")
+        raise InputError("runs", str(path), f"several runs are in it; name some of them: {names}")
+    found[0].path = path  # and its run goes by the path that was given
     return found[0]

@@ -27,7 +27,7 @@ class Export:
         if not self.runs:
             raise InputError("runs", "", "name at least one run directory")
         from recombine.files import check_output, make_output_directory
-        from recombine.jobs.sweep import LIST
+        from recombine.jobs.sweep import LIST, has_list
         from recombine.model.custom import import_model
         from recombine.run.export import check_export, export_runs
         from recombine.run.machine import prepare
@@ -37,12 +37,15 @@ class Export:
         prepare()
         if self.model:
             import_model(self.model)
-        runs = [run for path in self.runs for run in require_runs(path)]
-        check_export(runs, self.out, self.weights)
+        found = {path: require_runs(path) for path in self.runs}
+        runs = [run for path in self.runs for run in found[path]]
+        # A sweep's list goes with the sweep; with a single run of it, it would list runs that are not there.
+        above = {run.path.parent for path in found for run in found[path] if run.path.resolve() != path.resolve()}
+        lists = [parent / LIST for parent in sorted(above) if has_list(parent)]
+        check_export(runs, self.out, self.weights, lists)
         if self.out.suffix == SUFFIX:
             check_output("out", self.out, (SUFFIX,))
         else:
             make_output_directory("out", self.out)
-        lists = [path / LIST for path in self.runs if (path / LIST).is_file()]
         for path in export_runs(runs, self.out, self.weights, lists):
             print_line(str(path))

@@ -37,8 +37,9 @@ def execute_jobs(
         jobs = put_together(jobs, wanted, where.vmap)
     failed: dict[str, str] = {}
     totals = {job.name: _num_steps(job, wanted) for job in jobs}
+    unfinished = {Path(part.path).name for job in jobs for part in job.parts}  # a job may be of several runs
     with JobsDisplay(totals, where.at_a_time) as display:
-        display.best = best_before([name for name in wanted if name not in totals], out)
+        display.best = best_before([name for name in wanted if name not in unfinished], out)
         for event in where.execute(jobs, out, stop):
             display.update(event)
             if event.news.kind == "failed":

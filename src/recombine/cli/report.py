@@ -1,12 +1,13 @@
 """`recombine report`: figures, verdicts and a page from run directories."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
 
 from recombine.cli.arguments import OptionalPath
-from recombine.terminal.output import print_json, print_line
+from recombine.terminal.output import note, print_json, print_line
 
 
 @dataclass(frozen=True)
@@ -33,17 +34,20 @@ class Report:
         for path in self.runs:
             require_runs(path)
         out = self.out or default_report(self.runs[0])
-        if out.exists() and not out.is_dir():
-            raise InputError("out", str(out), "is a file; name a directory")
+        check_place(out)
         from recombine.run.machine import prepare
 
         prepare()
         from recombine.page.write import write_report
+        from recombine.study.collect import study_notes
         from recombine.terminal.tables import print_scores, print_verdicts
 
         study, verdicts, page = write_report(self.runs, out)
+        notes = study_notes(study)
+        for text in notes:
+            note(text)
         if self.json:
-            print_json({"page": str(page), "verdicts": verdicts})
+            print_json({"page": str(page), "verdicts": verdicts, "notes": notes})
             return
         if self.markdown:
             from recombine.terminal.markdown import study_markdown
@@ -59,4 +63,24 @@ class Report:
 
 
 def default_report(runs: Path) -> Path:
-    return (runs if runs.is_dir() else runs.parent) / "report"
+    """In the directory of the runs, or beside the archive."""
+    from recombine.storage.archive import split_path
+
+    inside = None if runs.is_dir() else split_path(runs)
+    return (runs if inside is None else inside[0].parent) / "report"
+
+
+def check_place(out: Path) -> None:
+    """Refuse, before any run is read, a directory that could not be written."""
+    from recombine.errors import InputError
+    from recombine.files import check_name
+
+    check_name("out", out)
+    there = out
+    while not there.exists():
+        there = there.parent
+    if not there.is_dir():
+        what = "is a file; name a directory" if there == out else f"{str(there)!r} is a file"
+        raise InputError("out", str(out), what)
+    if not os.access(there, os.W_OK):
+        raise InputError("out", str(out), f"the directory {str(there)!r} cannot be written to")

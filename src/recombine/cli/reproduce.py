@@ -116,7 +116,7 @@ class Reproduce:
             note(f"{name} failed: {error}")
         study, verdicts, page = write_report([out], out / "report")
         if self.json:
-            runs = {str(run.path): run.status.state for run in study.runs}
+            runs = {str(run.path): run.state for run in study.runs}
             print_json({"page": str(page), "runs": runs, "failed": failed, "verdicts": verdicts})
         else:
             for scores in final_scores(study):

@@ -217,3 +217,8 @@ class Config:
         check_seed("seed", self.seed)
         if self.teacher_seed is not None:
             check_seed("teacher_seed", self.teacher_seed)
+
+
+def custom_model(config: Config) -> str | None:
+    """The class that has to be imported to build the model, if it is a custom one."""
+    return config.model.kind if isinstance(config.model, CustomModelConfig) else None

@@ -106,7 +106,7 @@ def _reading(study: Study, below: list[str]) -> alt.Chart:
     lines += ["Bands: range of the 2 seeds"] if most == 2 else ["(range where there are 2)"] if 2 in counts else []
     lines += ["(of solid lines)"] if most > 1 else []
     lines += ["Grey: references (mean over seeds;", "in D over both supports)", "Beyond the view: at its edge"]
-    unfinished = sum(run.status.state != "done" for run in study.runs)
+    unfinished = sum(not run.finished for run in study.runs)
     lines += [f"{unfinished} of {len(study.runs)} runs not finished"] if unfinished else []
     lines += ["", "Ends below the view:", *below] if below else []
     rows = [{"text": line, "row": i} for i, line in enumerate(lines)]

@@ -9,6 +9,7 @@ FLOORS = (0.0, -0.5)
 TRAINING_FLOORS = (0.5, *FLOORS)
 EARLY = 0.1  # of the training: what a model that has just begun scores does not decide the view
 R2 = "R²"
+SMALLEST = 1e-100  # of what a logarithm is drawn of
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def training_domain(
 
 def loss_domain(series: Sequence[Series], largest: float | None) -> tuple[float, float]:
     """The view of a loss: all of it, but no higher than `largest`."""
-    values = [y for one in series for y in one.y if y is not None and y > 0]
+    values = [y for one in series for y in one.y if y is not None and y > SMALLEST]
     if not values:
         return 0.01, 1.0
     low, high = min(values) / 1.15, max(values) * 1.15

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from recombine.errors import InUse
 from recombine.jobs.protocol import Job, News
 from recombine.run.signals import StopSignal
+from recombine.storage.shared_file import Writing
 
 if TYPE_CHECKING:
     from recombine.run.training import Progress
@@ -29,17 +30,18 @@ def execute_job(job: Job, stop: StopSignal, tell: Tell) -> None:
         import_model(job.custom)
     configs = [override(Config(), parse_toml(part.config, "job")) for part in job.parts]
     paths = [Path(part.path) for part in job.parts]
+
+    def say(text: str) -> None:
+        tell(News(kind="said", text=text))
+
     if job.kind == "references":
         from recombine.storage.reference_files import store_references
 
         with stop.exit_allowed(lambda: None):
-            store_references(paths[0].parent, configs[0])
+            store_references(paths[0].parent, configs[0], say, stop.writing)
         return
     from recombine.run.training import RunOptions, execute_run
     from recombine.run.vmapped import execute_vmapped
-
-    def say(text: str) -> None:
-        tell(News(kind="said", text=text))
 
     def train() -> "Generator[Progress, None, None]":
         options = RunOptions(resume_anyway=job.resume_anyway)
@@ -59,12 +61,12 @@ def execute_job(job: Job, stop: StopSignal, tell: Tell) -> None:
     if stop.requested():
         return
     with stop.exit_allowed(lambda: None):
-        _measure(job, paths)
+        _measure(job, paths, say, stop.writing)
     if diverged is not None:
         raise diverged
 
 
-def _measure(job: Job, paths: list[Path]) -> None:
+def _measure(job: Job, paths: list[Path], say: Callable[[str], None], writing: Writing) -> None:
     """What is measured of each run that is done."""
     from recombine.jobs.selection import store_selection
     from recombine.run.examine import scorecard_of
@@ -79,9 +81,9 @@ def _measure(job: Job, paths: list[Path]) -> None:
         for kind in job.after:
             match kind:
                 case "scorecard":
-                    scorecard_of(path, trained)
+                    scorecard_of(path, trained, say, writing)
                 case "selection":
-                    store_selection(path, trained)
+                    store_selection(path, trained, writing)
 
 
 def _patiently(

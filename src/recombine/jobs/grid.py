@@ -127,9 +127,12 @@ def parse_grid(tables: Mapping[str, Any]) -> Grid:
             if name not in fields and name not in each:
                 hint = suggestion(name, [*fields, *each])
                 raise InputError(f"exclude.{name}", one[name], f"not a field of [grid] or [each]{hint}")
-            if name in fields and not any(_is(value, one[name]) for value in fields[name]):
-                shown = ", ".join(map(value_name, fields[name]))
+            values = fields[name] if name in fields else each[name]
+            if not any(_is(value, one[name]) for value in values):
+                shown = ", ".join(map(value_name, values))
                 raise InputError(f"exclude.{name}", one[name], f"not a value of the grid's, which has {shown}")
+        if len(one.keys() & each.keys()) > 1:
+            raise InputError("exclude", one, "of [each], only one field is changed at a time; name one of them")
         if not one:
             raise InputError("exclude", one, "would leave everything out")
     return Grid(fields, each, flat, rest)

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import msgspec
 
-from recombine.config.schema import Config
+from recombine.config.schema import Config, custom_model
 from recombine.config.toml import config_tables, differences, write_toml
 from recombine.errors import InputError
 from recombine.jobs.protocol import After, Job, JobPart
-from recombine.run.load import custom_model
-from recombine.storage.reader import is_done, read_scorecard, read_selection, run_config
+from recombine.jobs.selection import selection_is_stored
+from recombine.run.examine import scorecard_is_stored
+from recombine.storage.reader import is_done, run_config
 from recombine.storage.reference_files import missing_references, reference_file
 from recombine.storage.source import CONFIG, REFERENCES, DirectorySource
 from recombine.train.step import compiled_part
@@ -78,9 +79,8 @@ def check_same(wanted: Mapping[str, Config], out: Path) -> None:
 
 
 def _measured(path: Path, kind: After, config: Config) -> bool:
-    source = DirectorySource(path)
-    stored = read_scorecard(source) if kind == "scorecard" else read_selection(source)
-    return stored is not None and stored.step == config.optimizer.num_steps
+    is_stored = scorecard_is_stored if kind == "scorecard" else selection_is_stored
+    return is_stored(DirectorySource(path), config, config.optimizer.num_steps)
 
 
 def _shape(config: Config) -> str:

@@ -4,9 +4,11 @@ The paper selects by the R² on held-out masks. The winner's score on the episod
 more so the more configurations there are; so these episodes have a stream of their own.
 """
 
+from contextlib import nullcontext
 from pathlib import Path
 
 from recombine.config.schema import Config
+from recombine.errors import InputError
 from recombine.measure.predict import forward_episodes
 from recombine.measure.r2 import score
 from recombine.model.interface import Model
@@ -14,8 +16,10 @@ from recombine.record.score import Score, SplitScore
 from recombine.record.sweep import Selection, SelectionScores
 from recombine.run.load import TrainedModel
 from recombine.storage.directory import write_selection
+from recombine.storage.measured_by import SELECTION, code_of
 from recombine.storage.reader import SELECTION_FORMAT, last_row, read_selection
-from recombine.storage.source import open_run
+from recombine.storage.shared_file import Writing
+from recombine.storage.source import RunSource, open_run
 from recombine.support.split import TEACHER_SPLITS
 from recombine.task.evaluation import evaluation_splits, selection_episodes
 from recombine.task.teacher import config_teacher
@@ -31,17 +35,26 @@ def selection_scores(config: Config, model: Model) -> SelectionScores:
     return SelectionScores(**found)
 
 
-def store_selection(run: Path, trained: TrainedModel) -> None:
+def store_selection(run: Path, trained: TrainedModel, writing: Writing = nullcontext) -> None:
     """Measured on the newest checkpoint, unless they are there."""
     source = open_run(run)
-    stored = read_selection(source)
-    if stored is not None and stored.step == trained.step:
+    if selection_is_stored(source, trained.config, trained.step):
         return
     row, report = last_row(source), SelectionScores()
     if row is not None and row.step == trained.step:  # so that the results of a sweep need read nothing else
         report = SelectionScores(_without_masks(row.in_dist), _without_masks(row.ood))
     selected = selection_scores(trained.config, trained.model)
-    write_selection(run, Selection(SELECTION_FORMAT, trained.step, selected, report))
+    selection = Selection(SELECTION_FORMAT, trained.step, selected, report)
+    write_selection(run, selection, code_of(trained.config, SELECTION), writing)
+
+
+def selection_is_stored(source: RunSource, config: Config, step: int) -> bool:
+    """Whether the scores of this step are there, whole, and measured by this code."""
+    try:
+        stored = read_selection(source)
+    except InputError:  # damaged: measured again
+        return False
+    return stored is not None and stored.value.step == step and stored.measured_by(code_of(config, SELECTION))
 
 
 def _without_masks(score: SplitScore | None) -> Score | None:

@@ -7,12 +7,13 @@ differ. It is all that the results need besides the runs' own scores; no configu
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from recombine.below import is_directory
 from recombine.errors import InputError
 from recombine.files import NotAFile, make_directories, read_file, remove_unfinished, replace_file
 from recombine.jobs.grid import SweepRun
 from recombine.record.codec import BadRecord, decode, encode
 from recombine.record.sweep import SweepLine
-from recombine.storage.archive import open_archive, split_path
+from recombine.storage.archive import Archive, is_plain_name, open_archive, split_path
 
 LIST = "sweep.jsonl"
 LARGEST = 1 << 28
@@ -32,19 +33,25 @@ def write_list(out: Path, runs: Sequence[SweepRun]) -> None:
 
 def has_list(out: Path) -> bool:
     """Whether a directory, or an archive, is a sweep's."""
-    inside = None if out.is_dir() else split_path(out)
-    return (out / LIST).is_file() if inside is None else open_archive(inside[0]).has(LIST)
+    inside = in_archive(out, LIST)
+    return (out / LIST).is_file() if inside is None else inside[0].has(inside[1])
 
 
-def read_list(out: Path) -> Iterator[SweepLine]:
+def in_archive(out: Path, name: str, below: Path | None = None) -> tuple[Archive, str] | None:
+    """What is called `name` in a sweep that is in an archive, or is one; None for a sweep's directory."""
+    inside = None if is_directory(out, below) else split_path(out, below)
+    return None if inside is None else (open_archive(inside[0], below), "/".join(filter(None, (inside[1], name))))
+
+
+def read_list(out: Path, below: Path | None = None) -> Iterator[SweepLine]:
     """The lines of a sweep's directory or archive."""
-    inside = None if out.is_dir() else split_path(out)
+    inside = in_archive(out, LIST, below)
     try:
-        data = read_file(out / LIST, LARGEST) if inside is None else open_archive(inside[0]).read(LIST, LARGEST)
+        data = read_file(out / LIST, LARGEST, below) if inside is None else inside[0].read(inside[1], LARGEST)
         lines = [decode(line, SweepLine) for line in data.decode(errors="replace").splitlines()]
     except (NotAFile, BadRecord) as error:
         raise InputError("sweep", str(out), f"not a sweep's directory: {LIST} cannot be read ({error})") from error
     for line in lines:
-        if "/" in line.name:
-            raise InputError("sweep", str(out), f"{LIST} has a line that is not a run's: {line.name}")
+        if not is_plain_name(line.name):
+            raise InputError("sweep", str(out), f"{LIST} has a line that is not a run's: {line.name!r}")
         yield line

@@ -16,7 +16,7 @@ from typing import IO
 
 from recombine.jobs.execute import execute_job
 from recombine.jobs.protocol import ERRORS, Job, News, failure, keep_shape
-from recombine.record.codec import decode, encode
+from recombine.record.codec import BadRecord, decode, encode
 from recombine.run.machine import prepare
 from recombine.run.signals import Interrupted, run_interruptibly
 
@@ -67,9 +67,15 @@ def stay_nice() -> None:
 
 
 def _receive(jobs: "queue.Queue[Job]") -> None:
-    for line in sys.stdin:
-        jobs.put(decode(line, Job))
-    os.kill(os.getpid(), signal.SIGTERM)
+    """However it ends, nothing more will come, and the worker leaves."""
+    try:
+        for line in sys.stdin.buffer:
+            try:
+                jobs.put(decode(line, Job))
+            except BadRecord as error:
+                _tell(News(kind="failed", error=f"not a job: {error}", hopeless=True))
+    finally:
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _tell(news: News) -> None:

@@ -26,6 +26,7 @@ from recombine.model.interface import BatchOutput, LatentModel
 from recombine.model.trunk import TrunkModel
 from recombine.numerics import exact_jit
 from recombine.record.codec import Record
+from recombine.record.number import Count, Real
 from recombine.stream import Stream, stream_key
 from recombine.task.episode import Episode
 from recombine.task.teacher import Teacher
@@ -34,12 +35,12 @@ from recombine.task.teacher import Teacher
 class LatentIntervention(Record, frozen=True):
     """R² with the latent as inferred, and replaced."""
 
-    inferred: float
-    true: float
-    wrong: float
-    interpolated: float | None
+    inferred: Real
+    true: Real
+    wrong: Real
+    interpolated: Real | None
     """Of the middle between two tasks, the share of that task's variance which is explained."""
-    ceiling: float
+    ceiling: Real
     """What perfect modules would reach with `true`: the map has the shrinkage of this model's inference in it."""
 
 
@@ -53,16 +54,16 @@ class LatentInterventions(Record, frozen=True, tag_field="kind", tag="latent", o
 class SubspaceIntervention(Record, frozen=True):
     """R² with the residual stream as it is, and changed at one point."""
 
-    none: float
-    true: float
-    wrong: float
-    random: float
+    none: Real
+    true: Real
+    wrong: Real
+    random: Real
 
 
 class SubspaceAtPoint(Record, frozen=True, omit_defaults=True):
     """At one point of the residual stream: 1 is after the first block."""
 
-    point: int
+    point: Count
     in_dist: SubspaceIntervention
     ood: SubspaceIntervention | None = None
 
@@ -71,6 +72,10 @@ class SubspaceInterventions(Record, frozen=True, tag_field="kind", tag="subspace
     """Of a transformer, at each point of its residual stream after a block."""
 
     points: tuple[SubspaceAtPoint, ...]
+
+    def __post_init__(self) -> None:
+        if len({at.ood is None for at in self.points}) > 1:
+            raise ValueError("some points have been measured out of distribution, others not")
 
 
 Interventions = LatentInterventions | SubspaceInterventions

@@ -24,6 +24,7 @@ from recombine.measure.r2 import explained
 from recombine.model.interface import LatentModel
 from recombine.numerics import exact_jit
 from recombine.record.codec import Record
+from recombine.record.number import Count, MaskName, Real
 from recombine.stream import Stream, stream_key
 from recombine.support.masks import Mask, active_modules, format_mask, k_hot_masks
 from recombine.task.episode import sample_input
@@ -35,26 +36,26 @@ NUM_INPUTS = 4_000  # on which functions are compared
 class RecoveredPair(Record, frozen=True):
     """How much of the variance of the teacher's network at a mask the student's explains, and the ceiling."""
 
-    mask: str
+    mask: MaskName
     trained: bool
-    r2: float | None
-    ceiling: float | None
+    r2: Real | None
+    ceiling: Real | None
 
 
 class RecoveredModule(Record, frozen=True):
     """The same for a single module, numbered from 1."""
 
-    module: int
-    mask: str
+    module: Count
+    mask: MaskName
     trained: bool
-    r2: float | None
-    ceiling: float | None
+    r2: Real | None
+    ceiling: Real | None
 
 
 class Recovery(Record, frozen=True):
     """The map's own R² in distribution, and what was recovered: every module alone, and every pair."""
 
-    map_r2: float | None
+    map_r2: Real | None
     single: tuple[RecoveredModule, ...]
     pairs: tuple[RecoveredPair, ...]
 

@@ -16,6 +16,7 @@ from recombine.measure.token_probe import TokenProbes, measure_token_probes
 from recombine.model.build import count_parameters
 from recombine.model.interface import Model
 from recombine.record.codec import Record
+from recombine.record.number import Count, NumModules
 from recombine.record.score import Score
 
 FORMAT = 3
@@ -25,9 +26,9 @@ class Scorecard(Record, frozen=True, kw_only=True):
     """The results, as `scorecard.json` holds them. A measure that the model does not allow is None."""
 
     format: int = FORMAT
-    step: int
+    step: Count
     num_parameters: int
-    active_modules: dict[str, Score]
+    active_modules: dict[NumModules, Score]
     probe_tokens: TokenProbes | None = None
     modules: Recovery | None = None
     interventions: Interventions | None = None

@@ -4,6 +4,8 @@ The hypertransformer's trunk and latent; but an ordinary network executes the ta
 by side, with as many parameters as the hypernetwork has. Also the worked example of a custom model.
 """
 
+from math import isqrt
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -12,6 +14,13 @@ from jaxtyping import Array, Float, Key
 from recombine.config.schema import Config, CustomModelConfig, HypertransformerConfig
 from recombine.model.layer.linear import Linear
 from recombine.model.trunk import Trunk, TrunkModel, pair_tokens
+
+
+def _closest_width(num_inputs: int, budget: int) -> int:
+    """The w ≥ 1 for which two layers of width w, of (inputs + 1) w + (w + 1) w + (w + 1) weights, come closest."""
+    b = num_inputs + 3
+    below = max(1, (isqrt(b * b + 4 * (budget - 1)) - b) // 2)  # where w² + b w + 1 is the budget, rounded down
+    return min((below, below + 1), key=lambda w: abs(w * w + b * w + 1 - budget))
 
 
 class Bottleneck(TrunkModel):
@@ -34,8 +43,7 @@ class Bottleneck(TrunkModel):
         # The hypernetwork has latent · hidden · input weights and a readout. Two hidden layers of equal width w have
         # (latent + input + 1) w + (w + 1) w + (w + 1) of them: the width with which that comes closest.
         budget = latent_dim * sizes.hidden_dim * input_dim + sizes.hidden_dim + 1
-        count = lambda w: (latent_dim + input_dim + 1) * w + (w + 1) * w + w + 1  # noqa: E731
-        self.width = min(range(1, budget), key=lambda w: abs(count(w) - budget))
+        self.width = _closest_width(latent_dim + input_dim, budget)
         self.mix = Linear(latent_dim + input_dim, self.width, key=keys[2])
         self.expand = Linear(self.width, self.width, key=keys[3])
         self.readout = Linear(self.width, 1, key=keys[4])

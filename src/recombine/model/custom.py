@@ -4,11 +4,10 @@ Code is imported because the command line of this very invocation names it (`imp
 a configuration in a run directory that names a class is refused until it does.
 """
 
-import importlib
 import inspect
-import sys
 import traceback
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from recombine.config.schema import SHIPPED, Config, CustomModelConfig
 from recombine.errors import InputError
 from recombine.model.fast import fast_forward
 from recombine.model.interface import Output, Trace
+from recombine.model.named_module import ForeignName, import_named
 from recombine.model.trunk import TrunkModel
 from recombine.numerics import exact_jit
 
@@ -28,14 +28,14 @@ _imported: dict[str, Callable[..., Any]] = {}
 
 
 def import_model(kind: str) -> CustomModelConfig:
-    """Import `package.module:Class`, from the current directory or wherever Python finds it."""
+    """Import `package.module:Class`: from the current directory, else from wherever Python finds it."""
     config = CustomModelConfig(kind)
     module_name, _, class_name = kind.partition(":")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
     try:
-        found = getattr(importlib.import_module(module_name), class_name)
+        module = import_module(module_name) if kind in SHIPPED else import_named(module_name)
+        found = getattr(module, class_name)
+    except ForeignName as error:
+        raise InputError("model", kind, str(error)) from error
     except (Exception, SystemExit) as error:  # whatever the user's module raises, it is theirs to mend
         hint = "; without .py" if module_name.endswith(".py") else ""
         raise InputError("model", kind, f"cannot be imported ({_short(error)}){hint}") from error

@@ -20,8 +20,13 @@ def named_arrays(tree: object) -> dict[str, np.ndarray]:
 
 
 def replace_arrays(like: M, arrays: Mapping[str, np.ndarray], source: str) -> M:
-    """The tree `like` with its arrays taken from `arrays`: the same names, shapes and types, or an error."""
-    expected = named_arrays(like)
+    """The tree `like` with its arrays taken from `arrays`: the same names, shapes and types, or an error.
+
+    `like` may hold shapes (`jax.ShapeDtypeStruct`) in the place of arrays.
+    """
+    own, rest = eqx.partition(like, _has_shape)
+    leaves, _ = jax.tree.flatten_with_path(own)
+    expected = {_name(path): leaf for path, leaf in leaves}
     if missing := sorted(expected.keys() ^ arrays.keys()):
         raise InputError("weights", source, f"the model and the file differ in the parameter {missing[0]}")
     for name, value in expected.items():
@@ -29,8 +34,11 @@ def replace_arrays(like: M, arrays: Mapping[str, np.ndarray], source: str) -> M:
         if (found.shape, found.dtype) != (value.shape, value.dtype):
             wanted = f"{name} is {found.dtype}{list(found.shape)}; the model has {value.dtype}{list(value.shape)}"
             raise InputError("weights", source, wanted)
-    own, rest = eqx.partition(like, eqx.is_array)
     return eqx.combine(jax.tree.map_with_path(lambda path, _: jnp.asarray(arrays[_name(path)]), own), rest)
+
+
+def _has_shape(leaf: object) -> bool:
+    return eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)
 
 
 def _name(path: tuple) -> str:

@@ -12,8 +12,9 @@ from recombine.figure.panel import Panel
 from recombine.page.html import badge, html_with_band, table
 from recombine.page.report_data import EXPLORE, EXPLORED_SPLITS
 from recombine.storage.reader import StoredRun
-from recombine.study.collect import Study, field_value
+from recombine.study.collect import Study, field_value, study_notes
 from recombine.study.series import model_scores, models, reference_scores, supports
+from recombine.study.summary import steps_of
 from recombine.study.verdict import Part, Verdict
 from recombine.study.wording import (
     COMPARISON_SIGNS,
@@ -118,17 +119,20 @@ def score_section(study: Study) -> str:
     for support in supports(study):
         runs = [run for run in study.runs if run.support == support]
         rows = [
-            (f"<b>{escape(model)}</b>", *map(html_with_band, model_scores(runs, model, SPLIT_WORDS)))
+            (
+                f"<b>{escape(model)}</b>",
+                *map(html_with_band, model_scores(runs, model, SPLIT_WORDS)),
+                steps_of(runs, model),
+            )
             for model in models(study)
         ]
-        rows = [row for row in rows if set(row[1:]) != {"–"}]
         rows += [
-            (words, *map(html_with_band, reference_scores(runs, name, SPLIT_WORDS)))
+            (words, *map(html_with_band, reference_scores(runs, name, SPLIT_WORDS)), "")
             for name, words in REFERENCE_WORDS.items()
         ]
-        rows = [row for row in rows if set(row[1:]) != {"–"}]
+        rows = [row for row in rows if set(row[1:-1]) != {"–"}]
         if rows:
-            head = ("R²", *SPLIT_WORDS.values())
+            head = ("R²", *SPLIT_WORDS.values(), "steps × seeds")
             parts.append(f"<h3>Trained on {escape(support)}</h3>{table(head, rows, 'stack scores')}")
     return "".join(parts) or "<p>No run has been measured yet.</p>"
 
@@ -136,21 +140,25 @@ def score_section(study: Study) -> str:
 def run_section(study: Study, directory: Path) -> str:
     rows = []
     for run in study.runs:
-        state, step, total = run.status.state, run.status.step, run.status.num_steps
-        unfinished = "" if state == "done" else f" <small>{_unfinished(run, step, total)}</small>"
+        step, total = (run.num_steps if run.finished else run.status.step), run.num_steps
+        unfinished = "" if run.finished else f" <small>{_unfinished(run, step, total)}</small>"
         rows.append(
             (
                 escape(run.model),
                 escape(run.support),
                 str(run.seed),
-                f'<span class="state {"good" if state == "done" else "open"}">{escape(state)}</span>{unfinished}',
+                f'<span class="state {"good" if run.finished else "open"}">{escape(run.state)}</span>{unfinished}',
                 f"{step:,} of {total:,}",
                 f"<code>{escape(relative(run.path, directory))}</code>",
             )
         )
     if not rows:
         return "<p>No run yet.</p>"
-    return table(("Model", "Support", "Seed", "State", "Steps", "Directory"), rows, "stack runs")
+    notes = "".join(
+        f"<li>{escape(text)}</li>" for text in study_notes(study, lambda run: relative(run.path, directory))
+    )
+    listed = f'<ul class="caption">{notes}</ul>' if notes else ""
+    return table(("Model", "Support", "Seed", "State", "Steps", "Directory"), rows, "stack runs") + listed
 
 
 def _unfinished(run: StoredRun, step: int, total: int) -> str:

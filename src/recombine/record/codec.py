@@ -42,6 +42,19 @@ def plain(record: Any) -> Any:
     return _finite(msgspec.to_builtins(record))
 
 
+def storable(record: Record) -> Any:
+    """As `plain`, of a record that can be read again from a file.
+
+    Where a number is not finite and the record has no place for None, that is an error now: the file would be lost.
+    """
+    content = plain(record)
+    try:
+        convert(content, type(record))
+    except BadRecord as error:
+        raise ArithmeticError(f"a number that is not finite cannot be stored ({error})") from error
+    return content
+
+
 def encode(record: Any, indent: int | None = None) -> str:
     """The record as a JSON text."""
     return json.dumps(plain(record), indent=indent, allow_nan=False)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from recombine.record.codec import Record
+from recombine.record.number import NumModules
 from recombine.record.score import Score
 
 REFERENCE_NAMES = (
@@ -24,7 +25,7 @@ class ReferenceScores(Record, frozen=True, kw_only=True, omit_defaults=True):
     ood: Score | None = None
     control: Score
     control_modules: Score
-    active_modules: dict[str, Score]
+    active_modules: dict[NumModules, Score]
 
     def split(self, split: str) -> Score | None:
         return getattr(self, split)

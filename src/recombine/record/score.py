@@ -1,52 +1,57 @@
 """Scores: what is measured at a snapshot, and the row of `metrics.jsonl` that they make."""
 
 from recombine.record.codec import Record
+from recombine.record.number import Count, MaskName, Positive, Real
 from recombine.support.split import EVAL_SPLITS, Split
 
 
 class Score(Record, frozen=True):
     """How well a set of predictions fits."""
 
-    r2: float
+    r2: Real
     """1 − Σ (y − ŷ)² / Σ (y − ȳ_context)²: 0 for the context's mean, 1 for the truth."""
-    nmse: float
+    nmse: Positive
     """The ratio itself, 1 − r2, as the paper prints it."""
-    r2_variance: float | None
+    r2_variance: Real | None
     """The other reading of the paper: the denominator is each context's variance of y, summed over episodes. None
     where the contexts have a single pair, and so no variance."""
-    mse: float
+    mse: Positive
     """The mean squared error, which is the training loss."""
 
 
 class MaskScore(Record, frozen=True):
     """The part of a score that the tasks of one mask make. Scores of several masks pool by their episodes."""
 
-    episodes: int
-    r2: float | None
-    mse: float
-    spread: float
+    episodes: Count
+    r2: Real | None
+    mse: Positive
+    spread: Positive
     """The mean of (y − ȳ_context)²: r2 = 1 − mse / spread."""
 
 
 class SplitScore(Score, frozen=True, omit_defaults=True):
     """The score on the episodes of a split, and on those of each of its masks. The controls have no masks."""
 
-    masks: dict[str, MaskScore] | None = None
+    masks: dict[MaskName, MaskScore] | None = None
 
 
 class LatentProbe(Record, frozen=True, omit_defaults=True):
     """R² of the teacher's latent, decoded linearly from the latent that the model inferred."""
 
-    in_dist: float | None
-    ood: float | None = None
+    in_dist: Real | None
+    ood: Real | None = None
 
 
 class PointScores(Record, frozen=True, omit_defaults=True):
     """R² of the teacher's latent, decoded linearly from each point of the residual stream: after the embedding, after
     each block."""
 
-    in_dist: tuple[float | None, ...]
-    ood: tuple[float | None, ...] | None = None
+    in_dist: tuple[Real | None, ...]
+    ood: tuple[Real | None, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.ood is not None and len(self.ood) != len(self.in_dist):
+            raise ValueError(f"{len(self.in_dist)} points in distribution and {len(self.ood)} out of it")
 
     def split(self, split: str) -> tuple[float | None, ...] | None:
         return getattr(self, split)
@@ -61,8 +66,8 @@ class ProbeScores(PointScores, frozen=True, kw_only=True, omit_defaults=True):
 class MetricsRow(Record, frozen=True, kw_only=True, omit_defaults=True):
     """One row of `metrics.jsonl`: a snapshot. A support that holds nothing out has no `ood`."""
 
-    step: int
-    loss: float | None
+    step: Count
+    loss: Positive | None
     """The mean training loss since the row before; None in the first row."""
     in_dist: SplitScore
     ood: SplitScore | None = None

@@ -3,6 +3,7 @@
 from typing import Any
 
 from recombine.record.codec import Record
+from recombine.record.number import Count, Seed
 from recombine.record.score import Score
 
 
@@ -11,9 +12,9 @@ class SweepLine(Record, frozen=True):
 
     name: str
     configuration: str
-    seed: int
+    seed: Seed
     point: dict[str, Any]
-    num_steps: int
+    num_steps: Count
 
 
 class SelectionScores(Record, frozen=True, omit_defaults=True):
@@ -27,6 +28,6 @@ class Selection(Record, frozen=True):
     """The scores that a sweep selects by, and beside them those that it reports (of the last row of metrics)."""
 
     format: int
-    step: int
+    step: Count
     select: SelectionScores
     report: SelectionScores

@@ -7,13 +7,21 @@ from pathlib import Path
 from safetensors.numpy import save
 
 from recombine.errors import InputError
-from recombine.files import NotAFile, make_directories, replace_file
+from recombine.files import NotAFile, make_directories, read_file, replace_file
 from recombine.model.weights import named_arrays
 from recombine.record.codec import BadRecord, decode, encode
 from recombine.record.run_state import Environment, Start
 from recombine.run.load import load_model
-from recombine.storage.archive import SUFFIX, write_archive
-from recombine.storage.reader import last_row, read_config
+from recombine.storage.archive import SUFFIX, open_archive, split_path, write_archive
+from recombine.storage.reader import (
+    LARGEST_SCORECARD,
+    LARGEST_SMALL,
+    last_row,
+    read_config,
+    read_run,
+    read_selection,
+)
+from recombine.storage.recorded import MANIFEST, export_manifest, recorded
 from recombine.storage.reference_files import reference_file
 from recombine.storage.source import (
     CONFIG,
@@ -27,15 +35,19 @@ from recombine.storage.source import (
     RunSource,
 )
 
-KEPT = (CONFIG, METRICS, STATUS, SCORECARD, SELECTION)
-LARGEST_REFERENCES = 1 << 20
+KEPT = {STATUS: LARGEST_SMALL, SCORECARD: LARGEST_SCORECARD, SELECTION: LARGEST_SMALL}
+"""The files that are exported besides configuration and metrics, and how large each may be."""
+LARGEST_REFERENCES, LARGEST_LIST = 1 << 20, 1 << 28
 
 
-def check_export(runs: Iterable[RunSource], out: Path, weights: bool = False) -> None:
+def check_export(runs: Iterable[RunSource], out: Path, weights: bool = False, lists: Sequence[Path] = ()) -> None:
     """Refuse, before anything is written, what cannot be exported."""
+    _check_lists(lists, out)
     names: set[str] = set()
     for run in runs:
-        read_config(run)
+        read_run(run)  # whole, and as it was written
+        read_selection(run)
+        _kept_files(run)
         _public_environment(run)
         if run.name in names:
             raise InputError("runs", str(run.path), "another has the same name; export them to different directories")
@@ -52,9 +64,25 @@ def check_export(runs: Iterable[RunSource], out: Path, weights: bool = False) ->
             raise InputError("run", str(run.path), f"{what}: {advice}")
 
 
+def _check_lists(lists: Sequence[Path], out: Path) -> None:
+    """One place has room for the list of one sweep. There it may have grown since it was last exported."""
+    if len(lists) > 1:
+        shown = ", ".join(map(str, lists))
+        raise InputError("runs", shown, f"each has a {lists[0].name}; export them to different directories")
+    for path in lists:
+        there = out / path.name
+        if there.is_file() and not set(read_file(there).splitlines()) <= set(_read_list(path).splitlines()):
+            raise InputError("out", str(out), f"the {path.name} of another sweep is there; name another directory")
+
+
+def _read_list(path: Path) -> bytes:
+    inside = split_path(path)
+    return read_file(path, LARGEST_LIST) if inside is None else open_archive(inside[0]).read(inside[1], LARGEST_LIST)
+
+
 def export_runs(runs: Sequence[RunSource], out: Path, weights: bool = False, lists: Sequence[Path] = ()) -> list[Path]:
     """The runs, each under its name, their references beside them, and the lists of sweeps; where each went."""
-    members: dict[str, bytes] = {path.name: path.read_bytes() for path in lists}
+    members: dict[str, bytes] = {path.name: _read_list(path) for path in lists}
     for run in runs:
         members |= _members(run, weights)
     if out.suffix == SUFFIX:
@@ -68,11 +96,12 @@ def export_runs(runs: Sequence[RunSource], out: Path, weights: bool = False, lis
 
 def _members(run: RunSource, weights: bool) -> dict[str, bytes]:
     """The files of one run that are kept, by their names in the export."""
-    kept = {name: run.read(name) for name in KEPT if run.has(name)}
+    kept = _kept_files(run)
     if (env := _public_environment(run)) is not None:
         kept[ENV] = f"{encode(env, indent=1)}\n".encode()
     if weights:
         kept[WEIGHTS] = save(named_arrays(load_model(run.path).model))
+    kept[MANIFEST] = export_manifest(kept)
     members = {f"{run.name}/{name}": data for name, data in kept.items()}
     references = reference_file(read_config(run))
     with suppress(NotAFile):  # not computed yet
@@ -80,13 +109,25 @@ def _members(run: RunSource, weights: bool) -> dict[str, bytes]:
     return members
 
 
+def _kept_files(run: RunSource) -> dict[str, bytes]:
+    found = recorded(run)
+    files = {CONFIG: found.config.encode(), METRICS: found.metrics.encode()}
+    try:
+        return files | {name: run.read(name, most) for name, most in KEPT.items() if run.has(name)}
+    except NotAFile as error:
+        raise InputError("run", str(run.path), f"cannot be copied: {error}") from error
+
+
 def _public_environment(run: RunSource) -> Environment | None:
     """What a run was made with, without what concerns nobody else: the machine's name, the command."""
     if not run.has(ENV):
         return None
     try:
-        env = decode(run.read(ENV), Environment)
+        env = decode(run.read(ENV, LARGEST_SMALL), Environment)
     except (NotAFile, BadRecord) as error:
         raise InputError("run", str(run.path), f"its {ENV} cannot be read ({error})") from error
-    starts = tuple(Start(step=start.step, identity=start.identity, python=start.python) for start in env.starts)
+    starts = tuple(
+        Start(step=start.step, identity=start.identity, python=start.python, commit=start.commit)
+        for start in env.starts
+    )
     return Environment(starts, env.changes)

@@ -1,21 +1,25 @@
 """A trained model, from a run directory or an archive."""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load
 
-from recombine.config.schema import Config, CustomModelConfig
-from recombine.config.toml import parse_toml, stored_config
+from recombine.below import is_directory
+from recombine.config.schema import MODEL_CONFIGS, SHIPPED, Config, CustomModelConfig
+from recombine.config.toml import config_tables, parse_toml, stored_config
 from recombine.errors import InputError
 from recombine.files import NotAFile
 from recombine.model.interface import Model
 from recombine.model.weights import replace_arrays
 from recombine.storage.checkpoint import DamagedCheckpoint, list_checkpoints, read_checkpoint
 from recombine.storage.reader import last_row, read_config
+from recombine.storage.recorded import check_exported
 from recombine.storage.source import CHECKPOINTS, CONFIG, METRICS, WEIGHTS, RunSource, open_run
-from recombine.train.step import init_state
+from recombine.train.step import State, state_shapes
 
 LOSSES = "losses"  # among the arrays of a checkpoint: the losses since the last row of metrics
 LARGEST_WEIGHTS = 1 << 32
@@ -29,24 +33,28 @@ class TrainedModel(NamedTuple):
     step: int
 
 
-def load_model(path: Path) -> TrainedModel:
-    """The model of a run's newest good checkpoint. A custom class must have been imported by then."""
-    source = open_run(path)
+def load_model(path: Path, below: Path | None = None, say: Callable[[str], None] = lambda text: None) -> TrainedModel:
+    """The model of a run's newest good checkpoint. A custom class must have been imported by then.
+
+    With `below`, a directory that the user named, no link below it is followed.
+    """
+    source = open_run(path, below)
     damage = "it has no checkpoint yet"
-    for checkpoint_path in list_checkpoints(path / CHECKPOINTS):
+    for checkpoint_path in list_checkpoints(path / CHECKPOINTS, below):
         try:
-            checkpoint = read_checkpoint(checkpoint_path)
+            checkpoint = read_checkpoint(checkpoint_path, below)
             if CONFIG not in checkpoint.texts:
                 raise DamagedCheckpoint(f"{checkpoint_path.name} has no {CONFIG}")
         except DamagedCheckpoint as error:
             damage = str(error)
+            say(f"{path}: damaged checkpoint, left out: {damage}")
             continue
         config = stored_config(parse_toml(checkpoint.texts[CONFIG], str(checkpoint_path / CONFIG)))
         arrays = {name: array for name, array in checkpoint.arrays.items() if name != LOSSES}
-        return TrainedModel(config, replace_arrays(init_state(config), arrays, str(path)).model, checkpoint.step)
+        return TrainedModel(config, restore_state(config, arrays, str(path)).model, checkpoint.step)
     if source.has(WEIGHTS):
         return _load_exported(source)
-    if not (path / CHECKPOINTS).is_dir():
+    if not is_directory(path / CHECKPOINTS, below):
         raise InputError("run", str(path), "has no parameters; `recombine export --weights` takes them along")
     raise InputError("run", str(path), f"no good checkpoint ({damage})")
 
@@ -55,15 +63,35 @@ def _load_exported(source: RunSource) -> TrainedModel:
     """Of a run that was exported: its parameters are in one file, and the last row of metrics tells the step."""
     config, row = read_config(source), last_row(source)
     try:
-        arrays = load(source.read(WEIGHTS, LARGEST_WEIGHTS))
-    except (NotAFile, SafetensorError, ValueError) as error:
+        data = source.read(WEIGHTS, LARGEST_WEIGHTS)
+        check_exported(source, {WEIGHTS: data})
+        arrays = load(data)
+    except (NotAFile, SafetensorError, ValueError, KeyError) as error:
         raise InputError("run", str(source.path), f"its {WEIGHTS} cannot be read ({error})") from error
     if row is None:
         raise InputError("run", str(source.path), f"its {METRICS} has no row that can be read")
     where = str(source.path / WEIGHTS)
-    return TrainedModel(config, replace_arrays(init_state(config).model, arrays, where), row.step)
+    return TrainedModel(config, replace_arrays(_shapes(config, arrays, where).model, arrays, where), row.step)
 
 
-def custom_model(config: Config) -> str | None:
-    """The class that has to be imported to build the model, if it is a custom one."""
-    return config.model.kind if isinstance(config.model, CustomModelConfig) else None
+def restore_state(config: Config, arrays: Mapping[str, np.ndarray], where: str) -> State:
+    """The state that was stored. Takes no more memory than its arrays, whatever sizes the configuration asks for."""
+    return replace_arrays(_shapes(config, arrays, where), arrays, where)
+
+
+def _shapes(config: Config, arrays: Mapping[str, np.ndarray], where: str) -> State:
+    if config.model.kind in (*MODEL_CONFIGS, *SHIPPED):
+        # Each block has arrays of its own. Only to trace the 65,536 that a forged file asks for would take hours.
+        sizes = config_tables(config)["model"]
+        num_layers = (sizes | sizes.get("options", {})).get("num_layers", 0)
+        if isinstance(num_layers, int) and num_layers > len(arrays):
+            raise InputError("weights", where, f"has {len(arrays)} arrays for a model of {num_layers} blocks")
+    try:
+        return state_shapes(config)
+    except InputError:
+        raise
+    except Exception as error:  # of a custom class, which is built with options from a file
+        if not isinstance(config.model, CustomModelConfig):
+            raise
+        why = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
+        raise InputError("run", where, f"its model, {config.model.kind}, cannot be built ({why})") from error

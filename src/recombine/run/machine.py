@@ -9,10 +9,12 @@ from pathlib import Path
 
 from recombine import __version__
 from recombine.checks import check_size
+from recombine.code_digest import UNKNOWN, model_digest, package_commit, package_digest
 from recombine.errors import InputError
 from recombine.record.run_state import Identity, Start
 
 COMPILED = "RECOMBINE_COMPILED"  # the directory that we chose; a cluster hands it on with the environment
+TRAINING = ("recombine.train.loop", "recombine.measure.snapshot")  # their code makes a run
 THREADS = "RECOMBINE_THREADS"  # left in the environment by `prepare`, for `identity` to record
 
 
@@ -53,8 +55,8 @@ def prepare(threads: int | None = None, devices: int = 1, compile_quickly: bool 
         jax.config.update("jax_num_cpu_devices", devices)
 
 
-def identity(devices: int = 1, vmapped: int = 1) -> Identity:
-    """Everything that the bits of a run depend on besides its configuration."""
+def identity(devices: int = 1, vmapped: int = 1, custom: str | None = None) -> Identity:
+    """Everything that the bits of a run depend on besides its configuration; `custom` names a custom model."""
     import jax
 
     device = jax.devices()[0]
@@ -73,6 +75,8 @@ def identity(devices: int = 1, vmapped: int = 1) -> Identity:
         threads=int(os.environ.get(THREADS, available_cores())),
         xla_flags=os.environ.get("XLA_FLAGS", ""),
         together=vmapped,
+        sources=package_digest(*TRAINING),
+        model_sources=UNKNOWN if custom is None else model_digest(custom),
     )
 
 
@@ -84,6 +88,7 @@ def this_start(step: int, identity: Identity) -> Start:
         python=platform.python_version(),
         system=platform.platform(),
         cores=available_cores(),
+        commit=package_commit(),
         versions={name: version(name) for name in ("safetensors", "jaxtyping")},
         command=("recombine", *sys.argv[1:]),
     )

@@ -4,11 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import numpy as np
 
+from recombine.code_digest import UNKNOWN
 from recombine.config.schema import Config
 from recombine.config.toml import config_tables, differences, parse_toml
 from recombine.errors import InputError
-from recombine.record.codec import decode, plain
+from recombine.record.codec import BadRecord, decode, plain
 from recombine.record.run_state import Identity
 from recombine.record.score import MetricsRow
 from recombine.run.load import LOSSES
@@ -26,11 +28,13 @@ def newest_checkpoint(directory: RunDirectory, say: Callable[[str], None]) -> Ch
             for name in (CONFIG, METRICS):
                 if name not in checkpoint.texts:
                     raise DamagedCheckpoint(f"{path.name} has no {name}")
-            if LOSSES not in checkpoint.arrays:
+            losses = checkpoint.arrays.get(LOSSES)
+            if losses is None or (losses.ndim, losses.dtype) != (1, np.float32):
                 raise DamagedCheckpoint(f"{path.name} has no {LOSSES}")
         except DamagedCheckpoint as damage:
             say(f"damaged checkpoint, set aside as {set_aside(path).name}: {damage}")
         else:
+            _check_metrics(checkpoint, directory)
             return checkpoint
     if paths or directory.has_metrics():
         expected = "the run has no good checkpoint left to resume from; to start again, name a new directory"
@@ -38,8 +42,17 @@ def newest_checkpoint(directory: RunDirectory, say: Callable[[str], None]) -> Ch
     return None
 
 
+def _check_metrics(checkpoint: Checkpoint, directory: RunDirectory) -> None:
+    """A checkpoint may be whole, and another version's."""
+    try:
+        last_metrics(checkpoint.texts[METRICS])
+    except BadRecord as error:
+        what = f"its {METRICS} has rows that this version does not know ({error}); name a new directory"
+        raise InputError("out", str(directory.path), what) from error
+
+
 def what_changed(
-    directory: RunDirectory, newest: Checkpoint | None, config: Config, identity: Identity
+    directory: RunDirectory, newest: Checkpoint | None, config: Config, identity: Identity, say: Callable[[str], None]
 ) -> dict[str, tuple[Any, Any]]:
     """The settings that are not those the run was made with, and what its bits depend on: before and now."""
     stored = parse_toml(newest.texts[CONFIG], CONFIG) if newest else directory.read_config()
@@ -47,6 +60,9 @@ def what_changed(
     if newest and not _is_finished(newest, config):  # what is only reported depends on no machine
         # How many runs are trained together may change, as sweeps grow: every start records how many at most.
         before, now = (plain(msgspec.structs.replace(one, together=1)) for one in (newest.identity, identity))
+        if newest.identity.sources == UNKNOWN:
+            say("the run was made before the code of a run was recorded: it may have been other code than this")
+            now = {name: value for name, value in now.items() if name not in ("sources", "model_sources")}
         changed |= differences({"machine": before}, {"machine": now})
     return changed
 

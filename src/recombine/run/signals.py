@@ -26,13 +26,33 @@ class Interrupted(Exception):
         super().__init__(f"{signal.Signals(signum).name}: saved, and left; the same command resumes")
 
 
+class _Region:
+    """A part of the work in which it may be ended: taken by the main thread, or closed by the work, never both.
+
+    A handler of a signal may interrupt the main thread anywhere in here and ask the same: there is no lock that it
+    could wait for, only one operation on a dictionary, which nothing interrupts.
+    """
+
+    def __init__(self, on_exit: Callable[[], None]):
+        self.on_exit = on_exit
+        self._owner: dict[str, str] = {}
+
+    def take(self) -> bool:
+        """Whether the main thread has it, now or since an earlier time."""
+        return self._owner.setdefault("owner", "main") == "main"
+
+    def close(self) -> None:
+        """The work goes on, unless the main thread was first: it is leaving, and the work waits for the end."""
+        if self._owner.setdefault("owner", "work") != "work":
+            threading.Event().wait()
+
+
 class StopSignal:
     """What the work asks between two steps (`requested`), and where it may be ended on the spot (`exit_allowed`)."""
 
     def __init__(self) -> None:
         self.signum: int | None = None
-        self._on_exit: Callable[[], None] | None = None
-        self._lock = threading.Lock()
+        self._region: _Region | None = None
         self.ended = threading.Event()  # the work has, in whatever way
 
     def requested(self) -> bool:
@@ -42,24 +62,37 @@ class StopSignal:
     def exit_allowed(self, on_exit: Callable[[], None]) -> Iterator[None]:
         """Inside, the work would lose nothing by being ended at once, after `on_exit`: while it compiles, mostly.
 
-        The work writes nothing of the run inside; a main thread that has begun to leave keeps it from getting out.
+        The work writes inside only in `writing`; a main thread that has begun to leave keeps it from getting out.
         """
-        with self._lock:
-            self._on_exit = on_exit
+        before, self._region = self._region, _Region(on_exit)
         try:
             yield
         finally:
-            with self._lock:
-                self._on_exit = None
+            if self._region is not None:  # `writing` may have put another in its place
+                self._region.close()  # before it is forgotten: a main thread that has it must find it again
+            self._region = before
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Around a write inside `exit_allowed`: the work is not ended in the middle of it."""
+        region = self._region
+        if region is None:
+            yield
+            return
+        region.close()
+        self._region = None
+        try:
+            yield
+        finally:
+            self._region = _Region(region.on_exit)
 
     def try_exit(self) -> bool:
         """Whether the work may be ended now. If so it has been seen to its end: only leaving is left to do."""
-        self._lock.acquire()
-        if self._on_exit is None:
-            self._lock.release()
+        region = self._region
+        if region is None or not region.take():
             return False
         with suppress(OSError):
-            self._on_exit()
+            region.on_exit()
         return True
 
     def ask(self, signum: int) -> None:

@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from recombine.checks import check_number, check_size
-from recombine.config.schema import Config
+from recombine.config.schema import Config, custom_model
 from recombine.config.toml import write_toml
 from recombine.errors import InputError
 from recombine.measure.snapshot import SnapshotEpisodes, measure_parts, snapshot_episodes
-from recombine.model.weights import named_arrays, replace_arrays
+from recombine.model.weights import named_arrays
 from recombine.record.run_state import Change, Environment, Identity, RunState, TimingRow
 from recombine.record.score import MetricsRow
-from recombine.run.load import LOSSES
+from recombine.run.load import LOSSES, restore_state
 from recombine.run.machine import identity, peak_memory, this_start
 from recombine.run.resume import last_metrics, newest_checkpoint, what_changed
 from recombine.run.signals import StopSignal
@@ -94,18 +94,17 @@ class Restored(NamedTuple):
 
 def restore(config: Config, directory: RunDirectory, options: RunOptions, say: Callable[[str], None]) -> Restored:
     """Nothing is written yet: a run that cannot resume is refused here."""
-    started, now = time.monotonic(), identity(options.devices, options.vmapped)
+    started, now = time.monotonic(), identity(options.devices, options.vmapped, custom_model(config))
     newest = newest_checkpoint(directory, say)
-    changed = what_changed(directory, newest, config, now)
+    changed = what_changed(directory, newest, config, now, say)
     if changed and not options.resume_anyway:
         shown = "; ".join(f"{name}: {old} → {new}" for name, (old, new) in changed.items())
         raise InputError("out", str(directory.path), f"made with other settings: {shown} (--resume-anyway resumes)")
-    state = init_state(config)
     if newest is None:
-        return Restored(state, 0, "", np.zeros(0, np.float32), True, now, changed, started)
+        return Restored(init_state(config), 0, "", np.zeros(0, np.float32), True, now, changed, started)
     arrays = dict(newest.arrays)
     losses = arrays.pop(LOSSES)
-    state = replace_arrays(state, arrays, f"step {newest.step} of {directory.path}")
+    state = restore_state(config, arrays, f"step {newest.step} of {directory.path}")
     if newest.step < config.optimizer.num_steps:
         say(f"resuming at step {newest.step}")
     return Restored(state, newest.step, newest.texts[METRICS], losses, False, now, changed, started)
@@ -178,7 +177,7 @@ class RunTraining:
         with self._exit_allowed():
             _ = self.tasks, self.episodes  # compiled here, where a signal need not wait
         self.seconds["start"] = time.monotonic() - self.restored.started
-        if self._measure_is_due() and self._measure() and self.step > 0:
+        if self._measure_is_due() and self._measure():
             self._save()
         yield self._progress()
         self.saved_at = self.trained_since = time.monotonic()
@@ -233,7 +232,7 @@ class RunTraining:
         starts = (*env.starts, this_start(self.step, self.identity))
         directory.write_env(Environment(starts, (*env.changes, *changes)))
         self._write_status("running")
-        if restored.is_new:
+        if restored.is_new or restored.changed:  # a checkpoint has the copy of the configuration that counts
             self._save()
 
     def _exit_allowed(self) -> AbstractContextManager[None]:

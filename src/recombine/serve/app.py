@@ -91,7 +91,7 @@ class Server:
     def __init__(self, library: Library, custom: str | None = None, share: float = SHARE):
         self.library = library
         self.watch = Watch(self.library)
-        self.explorer = ExplorerProcess(share)
+        self.explorer = ExplorerProcess(share, library.root)
         self.custom = custom
         self.files = {path.name: path.read_bytes() for path in (*STATIC.iterdir(), TONE) if path.suffix in TYPES}
         busyness = Busyness(lambda: (os.getpid(), self.explorer.pid))

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from recombine.below import open_directory
 from recombine.errors import InputError
 from recombine.jobs.sweep import LIST
-from recombine.serve.run_summary import NO_FILE, FileStamp, FoundRun, Stamp, file_stamp, run_stamp
+from recombine.serve.run_summary import NO_FILE, FileStamp, FoundRun, Stamp, path_stamp, run_stamp
 from recombine.storage.archive import SUFFIX, open_archive
 from recombine.storage.source import (
     CHECKPOINTS,
@@ -18,7 +19,7 @@ from recombine.storage.source import (
     STATUS,
     ArchiveSource,
     DirectorySource,
-    find_runs,
+    archive_runs,
 )
 
 DEPTH = 4
@@ -59,71 +60,96 @@ class ArchiveContents(NamedTuple):
 class Finder:
     """Finds the runs below `root`, again and again; or the runs of `chosen` archives below it, and no others.
 
-    An archive is listed again only when the file has changed.
+    An archive is listed again only when the file has changed. No link below `root` is followed.
     """
 
     def __init__(self, root: Path, chosen: Mapping[str, Path] | None = None):
         self.root, self.chosen = root, chosen
-        self.archives: dict[str, ArchiveContents] = {}
+        self.archives: dict[Path, ArchiveContents] = {}
+        self.known_before: dict[Path, ArchiveContents] = {}
 
     def find(self) -> Found:
         """Called once a second, for thousands of runs: it looks at four files of each run, and opens none."""
         found = Found()
-        known, self.archives = self.archives, {}
+        self.known_before, self.archives = self.archives, {}
         if self.chosen is None:
-            self._walk(str(self.root), ".", DEPTH, found, known)
+            self._walk(str(self.root), None, ".", DEPTH, found)
         for name, path in (self.chosen or {}).items():
-            self._add_archive(str(path), name, found, known)
+            self._add_archive(path, name, found)
         return found
 
-    def _walk(self, path: str, name: str, depth: int, found: Found, known: dict[str, ArchiveContents]) -> None:
-        if stamp := run_stamp(path):
-            found.runs[name] = FoundRun(DirectorySource(Path(path)), stamp)
+    def _walk(self, path: str, above: int | None, name: str, depth: int, found: Found) -> None:
+        """Look for runs at a path; `above` is a handle of the directory that the path is in."""
+        try:
+            handle = open_directory(path if above is None else path.rpartition("/")[2], above)
+        except OSError:  # removed meanwhile, replaced by a link, or not accessible for this user
             return
         try:
-            with os.scandir(path) as entries:
-                inside = sorted(entries, key=lambda entry: entry.name)
-        except OSError:  # removed meanwhile, or not readable for this user
-            return
-        archives = []
-        for entry in inside:
-            if entry.name.startswith(".") or entry.name == CHECKPOINTS:
-                continue
-            if entry.is_file(follow_symlinks=False):
-                if entry.name == LIST:
-                    found.sweeps[name] = FoundSweep(Path(path), name)
-                elif entry.name.endswith(SUFFIX):
-                    archives.append(entry.path)
-            elif depth and entry.is_dir(follow_symlinks=False):
-                self._walk(entry.path, joined(name, _text(entry.name)), depth - 1, found, known)
-        for archive in archives:  # after the directories, whose names go before
-            self._add_archive(archive, name, found, known)
+            self._look(path, handle, name, depth, found)
+        finally:
+            os.close(handle)
 
-    def _add_archive(self, path: str, name: str, found: Found, known: dict[str, ArchiveContents]) -> None:
+    def _look(self, path: str, handle: int, name: str, depth: int, found: Found) -> None:
+        if stamp := run_stamp(handle):
+            found.runs[name] = FoundRun(DirectorySource(Path(path), self.root), stamp)
+            return
+        files, directories = _listed(handle)
+        if LIST in files:
+            found.sweeps[name] = FoundSweep(Path(path), name)
+        for inside in directories if depth else ():
+            self._walk(f"{path}/{inside}", handle, joined(name, _text(inside)), depth - 1, found)
+        for file in files:  # after the directories, whose names go before
+            if file.endswith(SUFFIX):
+                self._add_archive(Path(path, file), name, found)
+
+    def _add_archive(self, path: Path, name: str, found: Found) -> None:
         """Add the runs of an archive `DIRECTORY/x.zip`, as if they were in `DIRECTORY`.
 
         A run whose name is taken is shown as if it were in `DIRECTORY/x`, and so are all runs of a sweep.
         """
-        contents = self._contents(path, known)
+        contents = self._contents(path)
         if contents.error is not None:
             stamp = Stamp(*[contents.stamp] * len(FILES))
-            shown = joined(name, _text(Path(path).name))
-            found.runs.setdefault(shown, FoundRun(DirectorySource(Path(path)), stamp, contents.error))
-        directory = joined(name, _text(Path(path).stem))
+            shown = joined(name, _text(path.name))
+            found.runs.setdefault(shown, FoundRun(DirectorySource(path, self.root), stamp, contents.error))
+        directory = joined(name, _text(path.stem))
         for run, place in contents.runs.items():
             shown = joined(name, run)
             found.runs.setdefault(joined(directory, run) if contents.has_list or shown in found.runs else shown, place)
         if contents.has_list:
-            found.sweeps.setdefault(directory, FoundSweep(Path(path), directory))
+            found.sweeps.setdefault(directory, FoundSweep(path, directory))
 
-    def _contents(self, path: str, known: dict[str, ArchiveContents]) -> ArchiveContents:
-        stamp, contents = file_stamp(path), known.get(path)
+    def _contents(self, path: Path) -> ArchiveContents:
+        stamp, contents = path_stamp(path, self.root), self.known_before.get(path)
         if contents is None or contents.stamp != stamp:
             if sum(1 for archive in self.archives.values() if archive.runs) >= MOST_ARCHIVES:
                 return ArchiveContents(stamp, {}, error=f"there are more than {MOST_ARCHIVES} archives here")
-            contents = _list_archive(Path(path), stamp)
+            contents = _list_archive(path, self.root, stamp)
         self.archives[path] = contents
         return contents
+
+
+def _listed(handle: int) -> tuple[list[str], list[str]]:
+    """The names of the regular files and of the directories in a directory, in order."""
+    files, directories = [], []
+    try:
+        listing = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=handle)
+    except OSError:  # not readable for this user
+        return [], []
+    try:
+        with os.scandir(listing) as entries:
+            for entry in entries:
+                if entry.name.startswith(".") or entry.name == CHECKPOINTS:
+                    continue
+                if entry.is_file(follow_symlinks=False):
+                    files.append(entry.name)
+                elif entry.is_dir(follow_symlinks=False):
+                    directories.append(entry.name)
+    except OSError:
+        return [], []
+    finally:
+        os.close(listing)
+    return sorted(files), sorted(directories)
 
 
 def joined(directory: str, name: str) -> str:
@@ -136,10 +162,10 @@ def _text(name: str) -> str:
     return os.fsencode(name).decode(errors="backslashreplace")
 
 
-def _list_archive(path: Path, stamp: FileStamp) -> ArchiveContents:
+def _list_archive(path: Path, below: Path, stamp: FileStamp) -> ArchiveContents:
     try:
-        archive, sources = open_archive(path), [run for run in find_runs(path) if isinstance(run, ArchiveSource)]
-        runs = {run.prefix: _archived_run(run, stamp) for run in sources if _is_plain(run.prefix)}
+        archive = open_archive(path, below)
+        runs = {run.prefix: _archived_run(run, stamp) for run in archive_runs(archive) if _is_plain(run.prefix)}
         member = archive.zip.NameToInfo.get(LIST)
     except Exception as error:  # anything can be in a file that is called an archive
         why = error.expected if isinstance(error, InputError) else type(error).__name__

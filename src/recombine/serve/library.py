@@ -16,9 +16,10 @@ from recombine.config.toml import config_tables, differences
 from recombine.errors import InputError
 from recombine.jobs.sweep import read_list
 from recombine.record.codec import Record
+from recombine.record.sweep import Selection
 from recombine.serve.find import Finder, FoundSweep, joined
 from recombine.serve.run_summary import FileStamp, RunSummary, SeenRun, Stamp, may_be_killed, read_summary
-from recombine.storage.curve import MOST_POINTS, Curve, CurvePoint
+from recombine.storage.curve import MOST_POINTS, CurvePoint, read_curve
 from recombine.storage.reader import is_alive, read_selection
 from recombine.storage.source import DirectorySource
 
@@ -55,7 +56,7 @@ class Library:
         self.runs: dict[str, SeenRun] = {}
         self.sweep_lists: dict[str, FoundSweep] = {}
         self.selection_scores: dict[str, tuple[Stamp, float | None]] = {}
-        self.curves: OrderedDict[tuple[str, int], tuple[FileStamp, Curve]] = OrderedDict()
+        self.curves: OrderedDict[tuple[str, int], tuple[tuple[FileStamp, FileStamp], list[CurvePoint]]] = OrderedDict()
         self.points_kept = 0
         self.curve_lock = threading.Lock()
 
@@ -91,18 +92,17 @@ class Library:
         """A run's scores over its steps, thinned; empty where the metrics cannot be read."""
         seen = self.find(name)
         with self.curve_lock:
-            metrics, curve = self.curves.pop((name, most), (None, None))
-            if curve is None:
+            written = (seen.stamp.metrics, seen.stamp.status)  # a row counts once it is in a checkpoint: status follows
+            stamp, points = self.curves.pop((name, most), (None, None))
+            if points is None:
                 self.points_kept += most
-            if curve is None or not _continues(curve, seen):
-                metrics, curve = None, Curve(seen.source, most)
-            if metrics != seen.stamp.metrics and _may_be_read(seen):
-                curve.read_on()
-            self.curves[name, most] = (seen.stamp.metrics, curve)
+            if points is None or stamp != written:
+                points = read_curve(seen.source, most) if _may_be_read(seen) else []
+            self.curves[name, most] = (written, points)
             while self.points_kept > MOST_POINTS_KEPT:
                 (_, kept), _ = self.curves.popitem(last=False)
                 self.points_kept -= kept
-            return curve.points()
+            return points
 
     def difference(self, one: str, other: str) -> dict[str, tuple[str, str]]:
         """The fields in which two configurations differ, and their values as text."""
@@ -119,7 +119,7 @@ class Library:
 
     def _progress(self, name: str, sweep: FoundSweep) -> SweepProgress:
         try:
-            lines = list(read_list(sweep.path))
+            lines = list(read_list(sweep.path, self.root))
         except (InputError, OSError) as error:
             return SweepProgress(name=name, error=str(error).replace(f"{self.root}/", ""))
         states: dict[str, int] = {}
@@ -140,7 +140,7 @@ class Library:
         """The score that a sweep selects by: R² on episodes that no report uses, of held-out masks if there are any."""
         stamp, score = self.selection_scores.get(seen.name, (None, None))
         if stamp != seen.stamp:
-            stored = read_selection(seen.source)
+            stored = _stored_selection(seen)
             found = (stored.select.ood or stored.select.in_dist) if stored and stored.step == step else None
             score = None if found is None else found.r2
             self.selection_scores[seen.name] = (seen.stamp, score)
@@ -151,16 +151,18 @@ class Library:
         return sorted({seen.summary.study for seen in self.runs.values()})
 
 
-def _continues(curve: Curve, seen: SeenRun) -> bool:
-    """Whether a curve can read further in the run's metrics. An archive that has changed is another archive."""
-    if isinstance(seen.source, DirectorySource) and isinstance(curve.source, DirectorySource):
-        return curve.source.path == seen.source.path
-    return curve.source is seen.source
-
-
 def _may_be_read(seen: SeenRun) -> bool:
     """Whether the run's metrics may be read. Those of an archive may be too large, which makes the run unreadable."""
     return seen.config is not None or isinstance(seen.source, DirectorySource)
+
+
+def _stored_selection(seen: SeenRun) -> Selection | None:
+    """None where there are none, or damaged ones: they are not shown."""
+    try:
+        found = read_selection(seen.source)
+    except InputError:
+        return None
+    return None if found is None else found.value
 
 
 def _text(value: object) -> str:

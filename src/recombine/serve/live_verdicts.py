@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -95,7 +94,6 @@ def _judge_and_time(runs: list[SeenRun], root: Path) -> tuple[VerdictsAnswer, fl
 
 def _judge(runs: list[SeenRun], root: Path) -> VerdictsAnswer:
     from recombine.storage.reader import read_run
-    from recombine.storage.source import REFERENCES
     from recombine.study.collect import study_of
     from recombine.study.verdict import judge
 
@@ -107,9 +105,7 @@ def _judge(runs: list[SeenRun], root: Path) -> VerdictsAnswer:
     read, left_out = [], [seen.name for seen in runs if seen.config is None]
     for seen in readable:
         try:
-            run = read_run(seen.source, scorecard=False)
-            linked = (seen.path.parent / REFERENCES).is_symlink()  # a link may lead anywhere: it is not followed
-            read.append(replace(run, references=None) if linked else run)
+            read.append(read_run(seen.source, scorecard=False))
         except Exception:  # anything can be in a file, and the other runs have to be judged all the same
             left_out.append(seen.name)
     missing = tuple(sorted(left_out))

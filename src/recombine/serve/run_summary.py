@@ -9,12 +9,14 @@ from typing import NamedTuple
 
 import msgspec
 
+from recombine.below import stat_below
 from recombine.config.schema import Config
 from recombine.config.toml import config_tables
 from recombine.errors import InputError
 from recombine.record.codec import Record
 from recombine.storage.curve import curve_point
 from recombine.storage.reader import is_alive, last_row, read_config, read_status
+from recombine.storage.recorded import recorded
 from recombine.storage.source import CONFIG, METRICS, SELECTION, STATUS, ArchiveSource, RunSource
 
 LONGEST_TEXT = 300  # characters of a text from a file
@@ -89,18 +91,30 @@ class SeenRun:
         return self.source.path
 
 
-def run_stamp(path: str) -> Stamp | None:
-    """The stamp of a run directory; None where there is no run."""
-    stamp = Stamp(*(file_stamp(f"{path}/{name}") for name in (CONFIG, METRICS, STATUS, SELECTION)))
+def run_stamp(directory: int) -> Stamp | None:
+    """The stamp of a run, by a handle of its directory; None where there is no run."""
+    stamp = Stamp(*(file_stamp(name, directory) for name in (CONFIG, METRICS, STATUS, SELECTION)))
     is_run = any(stamp.config) or (any(stamp.metrics) and any(stamp.status))  # shown also if it lost its configuration
     return stamp if is_run else None
 
 
-def file_stamp(path: str) -> FileStamp:
+def file_stamp(name: str, directory: int) -> FileStamp:
+    """The stamp of a file, by a handle of the directory that it is in."""
     try:
-        found = os.lstat(path)
+        return _stamp(os.lstat(name, dir_fd=directory))
     except (OSError, ValueError):
         return NO_FILE
+
+
+def path_stamp(path: Path, below: Path) -> FileStamp:
+    try:
+        found = stat_below(path, below)
+    except OSError:
+        return NO_FILE
+    return NO_FILE if found is None else _stamp(found)
+
+
+def _stamp(found: os.stat_result) -> FileStamp:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
@@ -113,11 +127,15 @@ def read_summary(found: FoundRun, name: str, before: SeenRun | None = None) -> S
             before = _with_config(found, name)
         return replace(before, source=found.source, stamp=found.stamp, summary=_with_scores(before, found))
     except Exception as error:  # anything can be in a file, and the other runs have to be shown all the same
-        return SeenRun(found.source, found.stamp, None, _unreadable(name, type(error).__name__))
+        return SeenRun(found.source, found.stamp, None, _unreadable(name, _reason(error)))
 
 
 def _unreadable(name: str, why: str) -> RunSummary:
     return RunSummary(name=name, study=_study(name), state="unreadable", error=why[:LONGEST_TEXT])
+
+
+def _reason(error: Exception) -> str:
+    return error.expected if isinstance(error, InputError) else type(error).__name__
 
 
 def _study(name: str) -> str:
@@ -135,8 +153,9 @@ def _with_scores(before: SeenRun, found: FoundRun) -> RunSummary:
         error = f"{STATUS} cannot be read"
     if state == "running" and not is_alive(source):
         state = "killed"
-    if row is None and found.stamp.metrics[1] and not error:
+    if row is None and found.stamp.metrics[1] and status is not None and status.step > 0 and not error:
         error = f"{METRICS} has no row that can be read"
+    error = error or "; ".join(recorded(source).notes) or None
     point = None if row is None else curve_point(row)
     return msgspec.structs.replace(
         before.summary,
@@ -160,7 +179,7 @@ def _with_config(found: FoundRun, name: str) -> SeenRun:
     try:
         config = read_config(found.source)
     except Exception as error:  # anything can be in a file
-        why = error.expected if isinstance(error, InputError) else type(error).__name__
+        why = _reason(error)
         for beginning in ("not a run directory: ", f"its {CONFIG}: ", f"{CONFIG}: "):  # the file is named once
             why = why.removeprefix(beginning)
         return SeenRun(found.source, found.stamp, None, _unreadable(name, f"{CONFIG}: {why}"))

@@ -4,34 +4,47 @@
 (`transformer-connected+-seed0/config.toml`, …) and the `references/` beside them. Equal runs make equal bytes.
 """
 
+import os
+import struct
+import threading
+import weakref
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from collections import OrderedDict
+from collections.abc import Mapping
 from pathlib import Path
 
+from recombine.below import is_regular
 from recombine.errors import InputError
 from recombine.files import NotAFile, regular_file, replacing
 
 SUFFIX = ".zip"
 MOST_MEMBERS = 100_000
+MOST_OPEN = 64  # archives that nobody uses at the moment; each keeps a file open
+PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # others ask for memory before a byte is unpacked
 LONGEST_AGO = (1980, 1, 1, 0, 0, 0)  # the earliest date that a ZIP file can hold: the bytes do not depend on the clock
-BAD = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, UnicodeError, ValueError)
+BAD = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, RuntimeError, ValueError, OSError)
+
+Stamp = tuple[int, int, int]
+"""Changes when a file does: inode, size, time of the last change."""
 
 
 class Archive:
-    """A ZIP file, opened for reading."""
+    """A ZIP file, opened for reading, by any number of threads. It is closed when nobody has it any more."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, below: Path | None = None):
         self.path = path
-        with regular_file(path):  # refuses links, pipes and directories
-            pass
+        with regular_file(path, below) as (handle, found):  # refuses links, pipes and directories
+            self.stamp = _stamp(found)
+            file = os.fdopen(os.dup(handle), "rb")
+        weakref.finalize(self, file.close)
         try:
-            self.zip = zipfile.ZipFile(path)
+            self.zip = zipfile.ZipFile(file)
         except BAD as error:
             raise InputError("runs", str(path), f"is not a readable ZIP archive ({error})") from error
         if len(self.zip.filelist) > MOST_MEMBERS:
             raise InputError("runs", str(path), f"has more than {MOST_MEMBERS:,} members")
+        self.turn = threading.Lock()  # zipfile locks the file's position, but not its count of readers
 
     def names(self) -> list[str]:
         return self.zip.namelist()
@@ -46,36 +59,59 @@ class Archive:
             raise NotAFile(f"{name} is not in {self.path.name}")
         if most is not None and info.file_size > most:
             raise NotAFile(f"{name} has {info.file_size} bytes, at most {most}")
+        if info.compress_type not in PACKINGS:
+            raise NotAFile(f"{name} in {self.path.name} is packed in a way that is not read here")
         try:
-            with self.zip.open(info) as member:
+            with self.turn, self.zip.open(info) as member:
                 data = member.read(info.file_size + 1)
-        except (*BAD, OSError) as error:
+        except BAD as error:
             raise NotAFile(f"{name} in {self.path.name} is damaged ({error})") from error
         if len(data) != info.file_size:
             raise NotAFile(f"{name} in {self.path.name} is longer than it says")
         return data
 
 
-def open_archive(path: Path) -> Archive:
-    """The archive, opened once and again when the file has changed."""
-    found = path.stat()
-    return _open(path.resolve(), found.st_mtime_ns, found.st_size)
+_opened: OrderedDict[tuple[Path, Path | None], Archive] = OrderedDict()
+_opening = threading.Lock()
 
 
-@lru_cache(maxsize=64)
-def _open(path: Path, _modified: int, _size: int) -> Archive:
-    return Archive(path)
+def open_archive(path: Path, below: Path | None = None) -> Archive:
+    """The archive; opened once, and again when the file has changed."""
+    place = path.resolve() if below is None else path
+    with _opening, regular_file(place, below) as (_, found):
+        archive = _opened.pop((place, below), None)
+        if archive is None or archive.stamp != _stamp(found):
+            archive = Archive(place, below)
+        _opened[place, below] = archive
+        while len(_opened) > MOST_OPEN:
+            _opened.popitem(last=False)
+        return archive
 
 
-def is_archive(path: Path) -> bool:
-    return path.suffix == SUFFIX and path.is_file() and not path.is_symlink()
+def _stamp(found: os.stat_result) -> Stamp:
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def split_path(path: Path) -> tuple[Path, str] | None:
+def is_plain_path(name: str) -> bool:
+    """Whether a member's name, or a run's, leads nowhere else: no part of it is empty, hidden, or `..`."""
+    return all(map(is_plain_name, name.split("/")))
+
+
+def is_plain_name(name: str) -> bool:
+    """Whether a name, read from a file, is that of something in a directory: not `..`, not hidden, no path."""
+    return not name.startswith(".") and name != "" and not set(name) & set("/\\\0")
+
+
+def is_archive(path: Path, below: Path | None = None) -> bool:
+    return path.suffix == SUFFIX and is_regular(path, below)
+
+
+def split_path(path: Path, below: Path | None = None) -> tuple[Path, str] | None:
     """`study.zip/NAME` as the archive and the name in it; None where no part of the path is an archive."""
     for parent in (path, *path.parents):
-        if is_archive(parent):
-            return parent, path.relative_to(parent).as_posix().removeprefix(".")
+        if is_archive(parent, below):
+            name = path.relative_to(parent).as_posix()
+            return parent, "" if name == "." else name
     return None
 
 
@@ -86,9 +122,3 @@ def write_archive(path: Path, members: Mapping[str, bytes]) -> None:
             info = zipfile.ZipInfo(name, LONGEST_AGO)
             info.external_attr = 0o644 << 16
             archive.writestr(info, members[name], zipfile.ZIP_DEFLATED, compresslevel=9)
-
-
-def read_members(path: Path) -> Iterator[tuple[str, bytes]]:
-    archive = open_archive(path)
-    for name in archive.names():
-        yield name, archive.read(name)

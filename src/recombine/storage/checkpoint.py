@@ -18,6 +18,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from recombine.below import is_directory, names_below
 from recombine.errors import InputError
 from recombine.files import (
     NotAFile,
@@ -122,11 +123,10 @@ def checkpoint_path(directory: Path, step: int) -> Path:
     return directory / f"step-{step:09d}"
 
 
-def list_checkpoints(directory: Path) -> list[Path]:
+def list_checkpoints(directory: Path, below: Path | None = None) -> list[Path]:
     """Every checkpoint, damaged or not, the newest first."""
-    if not directory.is_dir():
-        return []
-    found = [path for path in directory.iterdir() if re.fullmatch(rf"step-\d{{9,10}}({BEFORE})?", path.name)]
+    names = [name for name in names_below(directory, below) if re.fullmatch(rf"step-\d{{9,10}}({BEFORE})?", name)]
+    found = [directory / name for name in names]
     return sorted(found, key=lambda path: (_step_of(path), not path.name.endswith(BEFORE)), reverse=True)
 
 
@@ -142,12 +142,36 @@ def set_aside(path: Path) -> Path:
     return aside
 
 
-def read_checkpoint(path: Path) -> Checkpoint:
+def read_checkpoint(path: Path, below: Path | None = None) -> Checkpoint:
     """A checkpoint; `DamagedCheckpoint` if a single bit is not what was saved. Takes no more memory than its files."""
-    if path.is_symlink() or not path.is_dir():
+    step, identity, contents = _read_files(path, below)
+    try:
+        arrays = load(contents.pop(STATE))
+    except SafetensorError as error:
+        raise DamagedCheckpoint(f"{path.name}: {error}") from error
+    return Checkpoint(step, arrays, _texts(path, contents), identity)
+
+
+def read_texts(path: Path, below: Path | None = None) -> tuple[int, dict[str, str]]:
+    """The step and the texts of a checkpoint, checked as `read_checkpoint` does. The state is not read."""
+    step, _, contents = _read_files(path, below, without=STATE)
+    return step, _texts(path, contents)
+
+
+def _texts(path: Path, contents: Mapping[str, bytes]) -> dict[str, str]:
+    try:
+        return {name: data.decode() for name, data in contents.items()}
+    except UnicodeDecodeError as error:
+        raise DamagedCheckpoint(f"{path.name}: {error}") from error
+
+
+def _read_files(path: Path, below: Path | None, without: str = "") -> tuple[int, Identity, dict[str, bytes]]:
+    """The step, the identity and the files of a checkpoint, each of which has the size and the digest it should."""
+    below = path.parent if below is None else below  # wherever it is, a checkpoint is not a link
+    if not is_directory(path, below):
         raise DamagedCheckpoint(f"{path.name} is not a directory")
     try:
-        data = read_file(path / MANIFEST, LARGEST_MANIFEST)
+        data = read_file(path / MANIFEST, LARGEST_MANIFEST, below)
         manifest = json.loads(data)
     except (NotAFile, ValueError, RecursionError) as error:
         raise DamagedCheckpoint(f"{path.name}: no readable manifest ({error})") from error
@@ -156,19 +180,16 @@ def read_checkpoint(path: Path) -> Checkpoint:
         raise DamagedCheckpoint(f"{path.name}: {MANIFEST} is not what was saved")
     contents = {}
     for name, entry in files.items():
+        if name == without:
+            continue
         try:
-            data = read_file(path / name, entry["bytes"])
+            data = read_file(path / name, entry["bytes"], below)
         except NotAFile as error:
             raise DamagedCheckpoint(f"{path.name}: {error}") from error
         if len(data) != entry["bytes"] or _sha256(data) != entry["sha256"]:
             raise DamagedCheckpoint(f"{path.name}: {name} is not what was saved")
         contents[name] = data
-    try:
-        arrays = load(contents.pop(STATE))
-        texts = {name: data.decode() for name, data in contents.items()}
-    except (SafetensorError, ValueError, KeyError) as error:
-        raise DamagedCheckpoint(f"{path.name}: {error}") from error
-    return Checkpoint(step, arrays, texts, identity)
+    return step, identity, contents
 
 
 def _check_manifest(path: Path, manifest: Any) -> tuple[int, Mapping[str, Any], Identity]:

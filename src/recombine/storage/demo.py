@@ -16,7 +16,7 @@ def demo_archives() -> dict[str, Path]:
     """The archive of each study, by the study's name."""
     package = Path(recombine.__file__).parent
     for place in (package / "demo", package.parents[1] / "evidence"):
-        found = {study: place / study / ARCHIVE for study in STUDIES}
+        found = {study: (place / study / ARCHIVE).resolve() for study in STUDIES}
         if all(path.is_file() for path in found.values()):
             return found
     raise InputError("demo", str(package / "demo"), "the trained models are missing; install Recombine again")

@@ -12,6 +12,7 @@ When a run is done, `scorecard.json` or `selection.json` is measured and written
 """
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,15 +28,19 @@ from recombine.files import (
     remove_unfinished,
     replace_file,
 )
-from recombine.record.codec import BadRecord, decode, encode
+from recombine.record.codec import BadRecord, decode, encode, storable
 from recombine.record.run_state import Environment, RunState, Status, TimingRow
 from recombine.record.score import MetricsRow
+from recombine.record.seal import seal
 from recombine.record.sweep import Selection
 from recombine.storage.locking import take_lock
+from recombine.storage.shared_file import Writing, remove_leftovers, replace_shared
 from recombine.storage.source import CHECKPOINTS, CONFIG, ENV, LOCK, METRICS, SCORECARD, SELECTION, STATUS, TIMING
 
 if TYPE_CHECKING:
     from recombine.measure.scorecard import Scorecard
+
+LARGEST = 1 << 28  # bytes of one of these files
 
 
 class RunDirectory:
@@ -52,6 +57,8 @@ class RunDirectory:
         try:
             for name in (CONFIG, METRICS, TIMING, ENV, STATUS):
                 remove_unfinished(self.path / name)
+            for name in (SCORECARD, SELECTION):
+                remove_leftovers(self.path / name)
             make_directories(self.checkpoints)  # after the lock, which is what tells a run's directory from another
         except BaseException:
             self.__exit__()
@@ -81,7 +88,7 @@ class RunDirectory:
 
     def append_metrics(self, row: MetricsRow) -> str:
         """Add a row, and return its line."""
-        line = f"{encode(row)}\n"
+        line = f"{encode(storable(row))}\n"
         append(self.path / METRICS, line.encode())
         return line
 
@@ -113,17 +120,19 @@ class RunDirectory:
         if not path.exists() and not path.is_symlink():
             return None
         try:
-            return read_file(path).decode(errors="replace")
+            return read_file(path, LARGEST).decode(errors="replace")
         except NotAFile as error:
             raise InputError("out", str(self.path), f"not a run directory: {error}") from error
 
 
-def write_scorecard(run: Path, card: "Scorecard") -> None:
-    replace_file(run / SCORECARD, f"{encode(card, indent=1)}\n".encode())
+def write_scorecard(run: Path, card: "Scorecard", sources: str, writing: Writing = nullcontext) -> None:
+    """With the digest of the code that measured it."""
+    replace_shared(run / SCORECARD, seal(card, sources), writing)
 
 
-def write_selection(run: Path, selection: Selection) -> None:
-    replace_file(run / SELECTION, f"{encode(selection, indent=1)}\n".encode())
+def write_selection(run: Path, selection: Selection, sources: str, writing: Writing = nullcontext) -> None:
+    """With the digest of the code that measured it."""
+    replace_shared(run / SELECTION, seal(selection, sources), writing)
 
 
 def check_run_path(path: Path) -> None:

@@ -5,24 +5,38 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from recombine.code_digest import UNKNOWN, package_digest
 from recombine.config.schema import Config
 from recombine.config.toml import Tables, parse_toml, read_toml, stored_config
 from recombine.errors import InputError
 from recombine.files import NotAFile
 from recombine.record.codec import BadRecord, Record, decode
 from recombine.record.reference import References
-from recombine.record.run_state import Environment, Identity, Status
+from recombine.record.run_state import Environment, Identity, RunState, Status
 from recombine.record.score import MetricsRow
+from recombine.record.seal import Sealed, unseal
 from recombine.record.sweep import Selection
+from recombine.storage import measured_by
 from recombine.storage.archive import open_archive, split_path
+from recombine.storage.measured_by import REFERENCES, code_of
+from recombine.storage.recorded import recorded
 from recombine.storage.reference_files import stored_references
-from recombine.storage.source import CONFIG, ENV, LOCK, METRICS, SCORECARD, SELECTION, STATUS, RunSource, open_run
+from recombine.storage.source import (
+    CONFIG,
+    ENV,
+    LOCK,
+    METRICS,
+    SCORECARD,
+    SELECTION,
+    STATUS,
+    RunSource,
+    open_run,
+)
 
 if TYPE_CHECKING:  # it would bring JAX to those who only read scores
     from recombine.measure.scorecard import Scorecard
 
-LARGEST_METRICS, LARGEST_SCORECARD, LARGEST_SMALL = 1 << 28, 1 << 24, 1 << 20
-TAIL = 1 << 18  # bytes from the end of the metrics in which the last row is looked for
+LARGEST_SCORECARD, LARGEST_SMALL = 1 << 24, 1 << 20
 SELECTION_FORMAT = 1
 
 
@@ -43,7 +57,9 @@ class StoredRun:
     scorecard: "Scorecard | None" = None
     references: References | None = None
     made: Identity | None = None
-    """What it was last started with: versions, threads, devices."""
+    """What it was last started with: versions, threads, devices, the digests of the code."""
+    notes: tuple[str, ...] = ()
+    """Whatever a reader must be told of its numbers: damage that was met, and code that is not known."""
 
     @property
     def model(self) -> str:
@@ -63,7 +79,16 @@ class StoredRun:
 
     @property
     def finished(self) -> bool:
+        """Whether it was measured at its last step. The rows are checked, and the status is only what was said last:
+        a process may be killed between the two."""
         return bool(self.rows) and self.rows[-1].step == self.num_steps
+
+    @property
+    def state(self) -> RunState:
+        """For people to read: `done` is said of finished runs, and of no other."""
+        if self.finished:
+            return "done"
+        return "stopped" if self.status.state == "done" else self.status.state
 
     @property
     def last(self) -> MetricsRow | None:
@@ -73,21 +98,33 @@ class StoredRun:
 
 def read_run(source: RunSource, scorecard: bool = True) -> StoredRun:
     """Everything that a run's files say; without its scorecard, nothing that needs JAX."""
-    config, rows = read_config(source), read_rows(source)
-    card = read_scorecard(source) if scorecard else None
+    found = recorded(source)
+    config, rows = _parse_config(source, found.config), _parse_rows(source, found.metrics)
+    _check_splits(source, config, rows)
+    sealed = read_scorecard(source) if scorecard else None
+    card = None if sealed is None else sealed.value
     if card is not None and not (rows and rows[-1].step == card.step):
         card = None  # of an earlier step: the run has been trained further since
     status = read_status(source) or Status("unknown", 0, config.optimizer.num_steps)
     starts = read_environment(source).starts
     made = starts[-1].identity if starts else None
-    return StoredRun(source.path, config, rows, status, card, stored_references(source, config), made)
+    references, notes = stored_references(source, config), list(found.notes)
+    if made is None or made.sources == UNKNOWN:
+        notes.append("made before the code of a run was recorded: by unknown code")
+    if sealed is not None and not sealed.measured_by(code_of(config, measured_by.SCORECARD)):
+        notes.append("other code than this measured its scorecard; `recombine eval` measures it again")
+    if references is not None and not references.measured_by(package_digest(*REFERENCES)):
+        notes.append("other code than this computed its references; `recombine eval` computes them again")
+    scores = None if references is None else references.value
+    return StoredRun(source.path, config, rows, status, card, scores, made, tuple(notes))
 
 
 def read_config(source: RunSource) -> Config:
-    try:
-        text = source.read(CONFIG, LARGEST_SMALL).decode(errors="replace")
-    except NotAFile as error:
-        raise InputError("run", str(source.path), f"not a run directory: {error}") from error
+    """The configuration, as it was written."""
+    return _parse_config(source, recorded(source).config)
+
+
+def _parse_config(source: RunSource, text: str) -> Config:
     tables = parse_toml(text, str(source.path / CONFIG))
     try:
         return stored_config(tables)
@@ -113,13 +150,12 @@ def run_config(path: Path) -> Config:
 
 
 def read_rows(source: RunSource) -> tuple[MetricsRow, ...]:
-    """The rows of metrics. A last line without its end is being written, and is left out."""
-    if not source.has(METRICS):
-        return ()
-    try:
-        text = source.read(METRICS, LARGEST_METRICS).decode(errors="replace")
-    except NotAFile as error:
-        raise InputError("run", str(source.path), f"not a run directory: {error}") from error
+    """The rows of metrics, as they were written."""
+    return _parse_rows(source, recorded(source).metrics)
+
+
+def _parse_rows(source: RunSource, text: str) -> tuple[MetricsRow, ...]:
+    """A last line without its end is being written, and is left out."""
     rows = []
     for number, line in enumerate(text.splitlines(keepends=True), start=1):
         if not line.endswith("\n"):
@@ -131,12 +167,20 @@ def read_rows(source: RunSource) -> tuple[MetricsRow, ...]:
     return tuple(rows)
 
 
+def _check_splits(source: RunSource, config: Config, rows: tuple[MetricsRow, ...]) -> None:
+    """A misspelt `ood` is refused: without it the run would be left out of means, as if nothing were held out."""
+    for number, row in enumerate(rows, start=1):
+        if (row.ood is not None) != bool(config.task.support.held_out):
+            what = "no ood, though masks are held out" if row.ood is None else "an ood, though no mask is held out"
+            raise InputError("run", str(source.path), f"row {number} of {METRICS} has {what}")
+
+
 def last_row(source: RunSource) -> MetricsRow | None:
     """The newest row of metrics; None where there is none, or none that can be read."""
     try:
-        lines = source.read_end(METRICS, TAIL).split(b"\n")[:-1]
+        lines = recorded(source).metrics.split("\n")[:-1]
         return decode(lines[-1], MetricsRow) if lines else None
-    except (OSError, BadRecord):
+    except (OSError, InputError, BadRecord):
         return None
 
 
@@ -156,7 +200,7 @@ def read_environment(source: RunSource) -> Environment:
         return Environment()
 
 
-def read_scorecard(source: RunSource) -> "Scorecard | None":
+def read_scorecard(source: RunSource) -> "Sealed[Scorecard] | None":
     """None where there is none yet, or one of another format."""
     from recombine.measure.scorecard import FORMAT, Scorecard
 
@@ -164,18 +208,22 @@ def read_scorecard(source: RunSource) -> "Scorecard | None":
         return None
     try:
         data = source.read(SCORECARD, LARGEST_SCORECARD)
-        return decode(data, Scorecard) if decode(data, _Formatted).format == FORMAT else None
+        return unseal(data, Scorecard) if decode(data, _Formatted).format == FORMAT else None
     except (NotAFile, BadRecord) as error:
-        raise InputError("scorecard", str(source.path / SCORECARD), f"cannot be read ({error})") from error
+        what = f"its {SCORECARD} cannot be read ({error}); remove it, and `recombine eval` measures it again"
+        raise InputError("run", str(source.path), what) from error
 
 
-def read_selection(source: RunSource) -> Selection | None:
+def read_selection(source: RunSource) -> Sealed[Selection] | None:
     """The scores that a sweep selects by; None where there are none, or of another format."""
-    try:
-        found = decode(source.read(SELECTION, LARGEST_SMALL), Selection)
-    except (OSError, BadRecord):
+    if not source.has(SELECTION):
         return None
-    return found if found.format == SELECTION_FORMAT else None
+    try:
+        found = unseal(source.read(SELECTION, LARGEST_SMALL), Selection)
+    except (NotAFile, BadRecord) as error:
+        what = f"its {SELECTION} cannot be read ({error}); remove it, and the same sweep measures it again"
+        raise InputError("run", str(source.path), what) from error
+    return found if found.value.format == SELECTION_FORMAT else None
 
 
 def is_done(source: RunSource) -> bool:

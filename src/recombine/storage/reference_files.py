@@ -2,17 +2,31 @@
 
 import hashlib
 import json
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
+from recombine.code_digest import package_digest
 from recombine.config.schema import Config
 from recombine.config.toml import Tables, config_tables
-from recombine.files import make_directories, read_file, replace_file, where_allowed
-from recombine.record.codec import BadRecord, decode, encode
+from recombine.errors import InputError
+from recombine.files import NotAFile, make_directories, read_file, where_allowed
+from recombine.record.codec import BadRecord
 from recombine.record.reference import REFERENCE_NAMES, References, StoredReferences
+from recombine.record.seal import Sealed, seal, unseal
+from recombine.storage.measured_by import REFERENCES as CODE
+from recombine.storage.shared_file import Writing, remove_leftovers, replace_shared
 from recombine.storage.source import REFERENCES, DirectorySource, RunSource
 
 LARGEST = 1 << 20
 FORMAT = 1  # of the file, and of what the references are: another number when one of them changes
+
+
+Say = Callable[[str], None]
+
+
+def ignore(_: str) -> None:
+    """For those whom nobody hears."""
 
 
 def reference_file(config: Config) -> str:
@@ -23,12 +37,16 @@ def reference_file(config: Config) -> str:
     return f"{support}-N{task.episode_length}-seed{config.seed}-{digest}.json"
 
 
-def stored_references(source: RunSource, config: Config) -> References | None:
+def stored_references(source: RunSource, config: Config) -> Sealed[References] | None:
     """The scores beside a run, if they are there."""
+    name = reference_file(config)
     try:
-        return _scores(source.read_beside(REFERENCES, reference_file(config), LARGEST), config)
-    except OSError:
+        return _scores(source.read_beside(REFERENCES, name, LARGEST), config)
+    except NotAFile:
         return None
+    except BadRecord as error:
+        what = f"its {REFERENCES}/{name} cannot be read ({error}); remove it, and `recombine eval` computes it again"
+        raise InputError("run", str(source.path), what) from error
 
 
 def missing_references(directory: Path, config: Config) -> list[str]:
@@ -37,18 +55,21 @@ def missing_references(directory: Path, config: Config) -> list[str]:
     return [name for name in REFERENCE_NAMES if name not in stored]
 
 
-def store_references(directory: Path, config: Config) -> References:
+def store_references(directory: Path, config: Config, say: Say = ignore, writing: Writing = nullcontext) -> References:
     """The scores that a directory of runs has for a run; computed, and stored, where they are missing."""
-    return _completed(_read(directory, config), directory, config)
+    remove_leftovers(directory / REFERENCES / reference_file(config))
+    return _completed(_read(directory, config, say), directory, config, writing)
 
 
-def references_of(source: RunSource, config: Config) -> References:
+def references_of(source: RunSource, config: Config, say: Say = ignore, writing: Writing = nullcontext) -> References:
     """The scores beside a run; computed where they are missing, and stored if the run is in a directory."""
-    directory = source.path.parent if isinstance(source, DirectorySource) else None
-    return _completed(stored_references(source, config) or {}, directory, config)
+    if isinstance(source, DirectorySource):
+        return store_references(source.path.parent, config, say, writing)
+    found = _usable(lambda name: source.read_beside(REFERENCES, name, LARGEST), config, say)
+    return _completed(found, None, config, writing)
 
 
-def _completed(scores: References, directory: Path | None, config: Config) -> References:
+def _completed(scores: References, directory: Path | None, config: Config, writing: Writing) -> References:
     missing = [name for name in REFERENCE_NAMES if name not in scores]
     if not missing:
         return scores
@@ -59,24 +80,35 @@ def _completed(scores: References, directory: Path | None, config: Config) -> Re
     if directory is not None:
         with where_allowed():
             make_directories(directory / REFERENCES)
-            text = encode(StoredReferences(_depends(config), scores), indent=1)
-            replace_file(directory / REFERENCES / reference_file(config), f"{text}\n".encode())
+            sealed = seal(StoredReferences(_depends(config), scores), package_digest(*CODE))
+            replace_shared(directory / REFERENCES / reference_file(config), sealed, writing)
     return scores
 
 
-def _read(directory: Path, config: Config) -> References:
+def _read(directory: Path, config: Config, say: Say = ignore) -> References:
+    return _usable(lambda name: read_file(directory / REFERENCES / name, LARGEST), config, say)
+
+
+def _usable(read: Callable[[str], bytes], config: Config, say: Say) -> References:
+    """The stored scores that this code may use. Those that are damaged, or of other code, are computed again."""
+    name = reference_file(config)
     try:
-        return _scores(read_file(directory / REFERENCES / reference_file(config), LARGEST), config) or {}
+        found = _scores(read(name), config)
+    except BadRecord as error:
+        say(f"{REFERENCES}/{name}: {error}; computing it again")
+        return {}
     except OSError:
         return {}
+    if found is None or found.measured_by(package_digest(*CODE)):
+        return {} if found is None else found.value
+    say(f"{REFERENCES}/{name} was computed by other code; computing it again")
+    return {}
 
 
-def _scores(data: bytes, config: Config) -> References | None:
-    try:
-        stored = decode(data, StoredReferences)
-    except BadRecord:
-        return None
-    return stored.scores if stored.depends == _depends(config) else None
+def _scores(data: bytes, config: Config) -> Sealed[References] | None:
+    """None for the scores of another configuration."""
+    stored = unseal(data, StoredReferences)
+    return Sealed(stored.value.scores, stored.sources) if stored.value.depends == _depends(config) else None
 
 
 def _depends(config: Config) -> Tables:

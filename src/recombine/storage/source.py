@@ -1,15 +1,14 @@
 """Where a run is read from: its directory, or its part of an archive."""
 
-import os
-import stat
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from recombine.below import is_directory, is_regular, names_below, stat_below
 from recombine.errors import InputError
 from recombine.files import read_end, read_file
-from recombine.storage.archive import Archive, is_archive, open_archive, split_path
+from recombine.storage.archive import Archive, is_archive, is_plain_path, open_archive, split_path
 
 CONFIG, METRICS, TIMING, ENV, STATUS, LOCK, CHECKPOINTS = (
     "config.toml",
@@ -23,6 +22,7 @@ CONFIG, METRICS, TIMING, ENV, STATUS, LOCK, CHECKPOINTS = (
 SCORECARD, SELECTION = "scorecard.json", "selection.json"  # measured when the run is done
 WEIGHTS = "model.safetensors"  # of a run that was exported with its parameters
 REFERENCES = "references"  # a directory beside the runs
+LARGEST_METRICS = 1 << 28  # bytes
 DEPTH = 3  # how far below a directory runs are looked for
 
 
@@ -58,29 +58,29 @@ class RunSource(ABC):
 
 
 class DirectorySource(RunSource):
-    """A run directory."""
+    """A run directory. `below`: the directory that the user named, below which no link is followed."""
 
-    def __init__(self, path: Path):
-        self.path = path
+    def __init__(self, path: Path, below: Path | None = None):
+        self.path, self.below = path, below
 
     def has(self, name: str) -> bool:
-        return (self.path / name).exists()
+        return stat_below(self.path / name, self.below) is not None
 
     def read(self, name: str, most: int | None = None) -> bytes:
-        return read_file(self.path / name, most)
+        return read_file(self.path / name, most, self.below)
 
     def read_end(self, name: str, most: int) -> bytes:
-        return read_end(self.path / name, most)
+        return read_end(self.path / name, most, self.below)
 
     def read_beside(self, directory: str, name: str, most: int) -> bytes:
-        return read_file(self.path.parent / directory / name, most)
+        return read_file(self.path.parent / directory / name, most, self.below)
 
     def has_parameters(self) -> bool:
         with suppress(OSError):
-            if stat.S_ISREG(os.lstat(self.path / WEIGHTS).st_mode):
+            if is_regular(self.path / WEIGHTS, self.below):
                 return True
-        with suppress(OSError), os.scandir(self.path / CHECKPOINTS) as entries:
-            return any(entry.name.startswith("step-") for entry in entries)
+        with suppress(OSError):
+            return any(name.startswith("step-") for name in names_below(self.path / CHECKPOINTS, self.below))
         return False
 
 
@@ -102,7 +102,7 @@ class ArchiveSource(RunSource):
         return self.archive.read(self._member(name), most)
 
     def read_end(self, name: str, most: int) -> bytes:
-        return self.read(name)[-most:]
+        return self.read(name, LARGEST_METRICS)[-most:]
 
     def read_beside(self, directory: str, name: str, most: int) -> bytes:
         parent = self.prefix.rpartition("/")[0]
@@ -115,12 +115,16 @@ class ArchiveSource(RunSource):
         return f"{self.prefix}/{name}" if self.prefix else name
 
 
-def open_run(path: Path) -> RunSource:
+def open_run(path: Path, below: Path | None = None) -> RunSource:
     """The run at a path: a directory, or `ARCHIVE.zip/NAME`."""
-    inside = None if path.is_dir() else split_path(path)
-    source = DirectorySource(path) if inside is None else ArchiveSource(open_archive(inside[0]), inside[1])
-    if not source.has(CONFIG):
-        what = "not a run directory: it has no" if path.exists() or inside else "no such directory, and so no"
+    inside = None if is_directory(path, below) else split_path(path, below)
+    if inside is None:
+        source = DirectorySource(path, below)
+    else:
+        source = ArchiveSource(open_archive(inside[0], below), inside[1])
+    if not source.has(CONFIG) or not (inside is None or inside[1] == "" or is_plain_path(inside[1])):
+        is_there = inside is not None or stat_below(path, below) is not None
+        what = "not a run directory: it has no" if is_there else "no such directory, and so no"
         raise InputError("run", str(path), f"{what} {CONFIG}")
     return source
 
@@ -128,10 +132,7 @@ def open_run(path: Path) -> RunSource:
 def find_runs(path: Path, depth: int = DEPTH) -> Iterator[RunSource]:
     """The run itself, or those below a directory or in an archive."""
     if is_archive(path):
-        archive = open_archive(path)
-        ends = f"/{CONFIG}"
-        for name in sorted(name for name in archive.names() if name.endswith(ends)):
-            yield ArchiveSource(archive, name.removesuffix(ends))
+        yield from archive_runs(open_archive(path))
     elif (path / CONFIG).is_file():
         yield DirectorySource(path)
     elif path.is_dir():
@@ -142,6 +143,12 @@ def find_runs(path: Path, depth: int = DEPTH) -> Iterator[RunSource]:
                 yield from find_runs(child, depth - 1)
     elif split_path(path) is not None:
         yield open_run(path)
+
+
+def archive_runs(archive: Archive) -> Iterator[ArchiveSource]:
+    ends = f"/{CONFIG}"
+    for name in sorted(name for name in archive.names() if name.endswith(ends) and is_plain_path(name)):
+        yield ArchiveSource(archive, name.removesuffix(ends))
 
 
 def require_runs(path: Path, field: str = "runs") -> list[RunSource]:

@@ -1,6 +1,6 @@
 """The runs of a study, read from directories or archives; refused if they do not compare."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -38,6 +38,15 @@ def collect(paths: Sequence[Path]) -> Study:
         for source in require_runs(path):
             found.setdefault(source.path.resolve(), read_run(source))
     return study_of(list(found.values()))
+
+
+def study_notes(study: Study, name: Callable[[StoredRun], str] = lambda run: str(run.path)) -> list[str]:
+    """Whatever a reader must be told of the runs' numbers, runs of one note together."""
+    runs: dict[str, list[StoredRun]] = {}
+    for run in study.runs:
+        for note in run.notes:
+            runs.setdefault(note, []).append(run)
+    return [f"{name(some[0]) if len(some) == 1 else f'{len(some)} runs'}: {note}" for note, some in runs.items()]
 
 
 def study_of(runs: Sequence[StoredRun]) -> Study:

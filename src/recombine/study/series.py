@@ -9,7 +9,7 @@ from recombine.record.reference import References, ReferenceScores
 from recombine.record.score import MetricsRow, Score
 from recombine.storage.reader import StoredRun
 from recombine.study.collect import Study
-from recombine.study.statistics import band
+from recombine.study.statistics import all_or_none, band
 from recombine.study.wording import ordered_models
 
 FIGURE_REFERENCES = {"ridge": "ridge", "fitted_network": "fitted network", "oracle": "oracle"}
@@ -72,19 +72,19 @@ def reference_score(references: References | None, name: str, split: str) -> Sco
 
 
 def model_scores(runs: Iterable[StoredRun], model: str, splits: Iterable[str]) -> list[list[float]]:
-    """For each split: the R² at the last snapshot of each of the model's runs that has it."""
+    """For each split: the R² at the last snapshot of each of the model's runs, or nothing if one has none."""
     rows = [run.last for run in runs if run.model == model and run.last is not None]
-    return [[r2 for row in rows if (r2 := finite(row.r2(split))) is not None] for split in splits]
+    return [all_or_none(row.r2(split) for row in rows) for split in splits]
 
 
 def reference_scores(runs: Iterable[StoredRun], name: str, splits: Iterable[str]) -> list[list[float]]:
-    """For each split: a reference's R², once for each seed, whose models share it."""
+    """For each split: a reference's R², once for each seed, whose models share it; nothing if one has none."""
     by_seed: dict[int, References] = {}
     for run in runs:
         if run.references:
             by_seed.setdefault(run.seed, run.references)
     found = [[reference_score(one, name, split) for one in by_seed.values()] for split in splits]
-    return [[score.r2 for score in scores if score is not None and isfinite(score.r2)] for scores in found]
+    return [all_or_none(score and score.r2 for score in scores) for scores in found]
 
 
 def drawable(name: str) -> str:
@@ -114,10 +114,9 @@ def summarise(study: Study, series: Iterable[Series], chosen: Callable[[StoredRu
                 groups.setdefault((run.model, one.name, x), []).append(y)
     points = []
     for (model, name, x), values in groups.items():
-        numbers = [value for value in values if value is not None]
-        whole = len(numbers) == len(values)
-        low, high = (band(numbers) if whole else None) or (None, None)
-        points.append(Point(model, name, x, fmean(numbers) if whole else None, low, high, len(values)))
+        numbers = all_or_none(values)
+        low, high = band(numbers) or (None, None)
+        points.append(Point(model, name, x, fmean(numbers) if numbers else None, low, high, len(values)))
     order = {model: i for i, model in enumerate(models(study))}
     return sorted(points, key=lambda point: (order[point.model], point.x if isinstance(point.x, int) else 0))
 
@@ -135,14 +134,14 @@ def summarise_references(
     study: Study, series: Iterable[Series], chosen: Callable[[StoredRun], bool]
 ) -> list[ReferencePoint]:
     """The references' means. The models of one seed and support share theirs, which counts once."""
-    groups: dict[tuple[str, X], dict[tuple[str, int], float]] = {}
+    groups: dict[tuple[str, X], dict[tuple[str, int], float | None]] = {}
     for one in series:
         run = study.runs[one.run]
         if chosen(run):
             for x, y in zip(one.x, one.y, strict=True):
-                if y is not None:
-                    groups.setdefault((one.name, x), {}).setdefault((run.support, run.seed), y)
-    return [ReferencePoint(name, x, fmean(values.values())) for (name, x), values in groups.items()]
+                groups.setdefault((one.name, x), {}).setdefault((run.support, run.seed), y)
+    means = {place: all_or_none(values.values()) for place, values in groups.items()}
+    return [ReferencePoint(name, x, fmean(values)) for (name, x), values in means.items() if values]
 
 
 def with_drawable_names(study: Study) -> Study:

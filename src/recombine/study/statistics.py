@@ -1,8 +1,8 @@
 """Means over seeds, and how sure they are."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
-from math import sqrt
+from math import isfinite, sqrt
 from statistics import fmean, stdev
 from typing import NamedTuple
 
@@ -20,6 +20,16 @@ def t_quantile(count: int) -> float:
     from scipy.special import stdtrit  # of scipy.stats, which takes a second to import, without the rest
 
     return float(stdtrit(count - 1, (1 + LEVEL) / 2))
+
+
+def all_or_none(values: Iterable[float | None]) -> list[float]:
+    """The values, if all of them are finite numbers; otherwise none of them.
+
+    The one rule of every mean over seeds: a mean that leaves out the seed that diverged would flatter the model.
+    """
+    numbers = list(values)
+    finite = [float(value) for value in numbers if value is not None and isfinite(value)]
+    return finite if len(finite) == len(numbers) else []
 
 
 def confidence_interval(values: Sequence[float]) -> Interval | None:

@@ -9,6 +9,7 @@ from recombine.record.score import MetricsRow
 from recombine.storage.reader import StoredRun
 from recombine.study.collect import Study
 from recombine.study.series import model_scores, models, reference_score, reference_scores, supports
+from recombine.study.statistics import all_or_none
 from recombine.support.split import EVAL_SPLITS
 
 
@@ -68,6 +69,14 @@ def probe_of(row: MetricsRow | None) -> float | None:
     return row.probe.ood[-1] if row is not None and row.probe is not None and row.probe.ood else None
 
 
+def steps_of(runs: Sequence[StoredRun], model: str) -> str:
+    """At which step the seeds of a model were last measured: '5,000 × 3', or each where they differ."""
+    last = sorted(run.rows[-1].step for run in runs if run.model == model and run.rows)
+    if len(set(last)) == 1:
+        return f"{last[0]:,} × {len(last)}"
+    return ", ".join(f"{step:,}" for step in last)
+
+
 def _title(support: str, runs: list[StoredRun]) -> str:
     task, steps = runs[0].config.task, runs[0].num_steps
     seeds = sorted({run.seed for run in runs})
@@ -83,5 +92,5 @@ def _means(columns: Sequence[Sequence[float]]) -> dict[str, float | None]:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
+    known = all_or_none(values)
     return fmean(known) if known else None

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recombine.errors import InputError
 from recombine.jobs.grid import value_name
-from recombine.jobs.sweep import read_list
+from recombine.jobs.sweep import LIST, in_archive, read_list
 from recombine.record.codec import Record
 from recombine.record.sweep import SweepLine
-from recombine.storage.archive import open_archive, split_path
 from recombine.storage.reader import last_row, read_selection, read_status
 from recombine.storage.source import ArchiveSource, DirectorySource, RunSource
 from recombine.study.statistics import band
@@ -87,13 +86,26 @@ def sweep_table(out: Path) -> "tuple[DuckDBPyConnection, list[str]]":
     columns = [*zip(*rows, strict=True), *(_comparable([line.point.get(f) for line in lines]) for f in fields)]
     parameters = {name: list(column) for name, column in zip(names, columns, strict=True)}
     titles = [*COLUMNS, *fields]
-    selected = ", ".join(f'unnest(${n}) AS "{t.replace(chr(34), "")}"' for n, t in zip(names, titles, strict=True))
+    if len({title.casefold() for title in titles}) < len(titles):  # DuckDB would rename one of them, and say nothing
+        raise InputError(
+            "sweep", str(out), f"two columns of the table would have one name; the fields of {LIST}: {fields}"
+        )
+    selected = ", ".join(f"unnest(${n}) AS {_quoted(title)}" for n, title in zip(names, titles, strict=True))
     connection = duckdb.connect()
-    connection.execute(f"CREATE TABLE runs AS SELECT {selected}", parameters)
+    try:
+        connection.execute(f"CREATE TABLE runs AS SELECT {selected}", parameters)
+    except (duckdb.Error, OverflowError) as error:
+        what = f"the fields of its {LIST} make no table ({' '.join(str(error).split())})"
+        raise InputError("sweep", str(out), what) from error
     connection.execute("SET enable_external_access = false")  # a query is about the runs, and no other file
     for score in SCORES:  # a column of nothing but NULL has no type of its own
         connection.execute(f"ALTER TABLE runs ALTER {score} TYPE DOUBLE")
     return connection, fields
+
+
+def _quoted(name: str) -> str:
+    """A name as SQL has it."""
+    return '"{}"'.format(name.replace('"', '""'))
 
 
 def varied(results: SweepResults) -> list[str]:
@@ -137,9 +149,10 @@ def _row(out: Path, line: SweepLine) -> tuple[Any, ...]:
     source = _source(out, line.name)
     head = (line.name, line.configuration, line.seed, line.num_steps)
     stored = read_selection(source)
-    if stored is not None and stored.step == line.num_steps:
-        scores = (stored.select.ood, stored.select.in_dist, stored.report.ood, stored.report.in_dist)  # as in SCORES
-        return (*head, "done", stored.step, *(score and score.r2 for score in scores))
+    if stored is not None and stored.value.step == line.num_steps:
+        select, report = stored.value.select, stored.value.report
+        scores = (select.ood, select.in_dist, report.ood, report.in_dist)  # as in SCORES
+        return (*head, "done", line.num_steps, *(score and score.r2 for score in scores))
     status = read_status(source)
     if status is None:
         return (*head, "waiting", 0, None, None, None, None)
@@ -149,8 +162,8 @@ def _row(out: Path, line: SweepLine) -> tuple[Any, ...]:
 
 
 def _source(out: Path, name: str) -> RunSource:
-    inside = None if out.is_dir() else split_path(out)
-    return DirectorySource(out / name) if inside is None else ArchiveSource(open_archive(inside[0]), name)
+    inside = in_archive(out, name)
+    return DirectorySource(out / name) if inside is None else ArchiveSource(*inside)
 
 
 def _comparable(values: Sequence[Any]) -> list[Any]:
@@ -162,7 +175,7 @@ def _comparable(values: Sequence[Any]) -> list[Any]:
 
 
 def _ranked(connection: "DuckDBPyConnection", fields: Sequence[str], by: str) -> Iterator[Ranked]:
-    names = ", ".join(f'any_value("{name}")' for name in fields)
+    names = ", ".join(f"any_value({_quoted(name)})" for name in fields)
     scores = ", ".join(f"list({name}) FILTER ({name} IS NOT NULL)" for name in SCORES)
     query = f"""
         SELECT configuration, count(*), {scores}{", " + names if fields else ""} FROM runs

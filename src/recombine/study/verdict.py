@@ -116,14 +116,16 @@ def _missing(study: Study, recipes: Sequence["Recipe"]) -> list[str]:
             found.append(f"no finished run of the {model} on {support}")
         elif of in (_in_dist, _ood) and all(run.references is None for run in runs if run.finished):
             found.append(f"no references for {support}")
+        elif of in (_in_dist, _ood) and all(of(run) is None for run in runs if run.finished):
+            found.append(f"the oracle is not above ridge on {support}")
     return list(dict.fromkeys(found))
 
 
 def relative(run: StoredRun, split: str) -> float | None:
-    """The final R² between ridge (0) and the oracle (1) on the same episodes."""
+    """The final R² between ridge (0) and the oracle (1) on the same episodes. None where the oracle is not above."""
     r2 = run.last.r2(split) if run.last is not None else None
     ridge, oracle = (reference_score(run.references, name, split) for name in ("ridge", "oracle"))
-    if r2 is None or ridge is None or oracle is None:
+    if r2 is None or ridge is None or oracle is None or oracle.r2 <= ridge.r2:
         return None
     return (r2 - ridge.r2) / (oracle.r2 - ridge.r2)
 
@@ -132,22 +134,21 @@ class Recipe(NamedTuple):
     """A statistic of a seed: what is read from the final row of each (model, support), and what they make together."""
 
     needs: tuple[tuple[str, str, Callable[[StoredRun], float | None]], ...]
-    combine: Callable[..., float]
+    combine: Callable[..., float | None]
+    """None where the values make no number."""
 
 
 def effects(study: Study, recipe: Recipe) -> list[float]:
     """For each seed that has a finished run of everything that is needed; what needs no run is computed once."""
-    if not recipe.needs:
-        return [recipe.combine()]
-    found = []
-    for seed in study.seeds:
+    found: list[float | None] = [] if recipe.needs else [recipe.combine()]
+    for seed in study.seeds if recipe.needs else ():
         values = []
         for model, support, of in recipe.needs:
             runs = [r for r in study.runs if (r.model, r.support, r.seed) == (model, support, seed) and r.finished]
             values.append(of(runs[0]) if runs else None)
         if None not in values:
             found.append(recipe.combine(*values))
-    return found
+    return [effect for effect in found if effect is not None]
 
 
 T, H = "transformer", "hypertransformer"
@@ -163,7 +164,8 @@ def _ood(run: StoredRun) -> float | None:
 
 
 def _loss(run: StoredRun) -> float | None:
-    return None if run.last is None else run.last.in_dist.mse
+    """None where it is 0, which no training reaches: losses are compared by their ratio."""
+    return (run.last.in_dist.mse or None) if run.last is not None else None
 
 
 def _control(run: StoredRun) -> float | None:
@@ -184,8 +186,8 @@ def _minus(a: float, b: float) -> float:
     return a - b
 
 
-def _over(a: float, b: float) -> float:
-    return a / b
+def _over(a: float, b: float) -> float | None:
+    return a / b if b else None
 
 
 @cache

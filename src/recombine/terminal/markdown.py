@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from recombine.storage.reader import StoredRun
 from recombine.study.collect import Study
 from recombine.study.series import model_scores, models, reference_scores, supports
+from recombine.study.summary import steps_of
 from recombine.study.verdict import Part, Verdict
 from recombine.study.wording import COMPARISON_SIGNS, REFERENCE_WORDS, SPLIT_WORDS, number, short, with_band
 
@@ -32,7 +32,7 @@ def score_tables(study: Study) -> Iterator[tuple[str, str]]:
     for support in supports(study):
         runs = [run for run in study.runs if run.support == support and run.rows]
         rows = [
-            (f"**{escaped(model)}**", *_cells(model_scores(runs, model, SPLIT_WORDS)), steps(runs, model))
+            (f"**{escaped(model)}**", *_cells(model_scores(runs, model, SPLIT_WORDS)), steps_of(runs, model))
             for model in models(study)
         ]
         rows += [
@@ -45,14 +45,6 @@ def score_tables(study: Study) -> Iterator[tuple[str, str]]:
 
 def _cells(columns: Iterable[Sequence[float]]) -> list[str]:
     return [with_band(column) for column in columns]
-
-
-def steps(runs: Sequence[StoredRun], model: str) -> str:
-    """Of unfinished runs, how far each is."""
-    last = sorted(run.rows[-1].step for run in runs if run.model == model and run.rows)
-    if len(set(last)) == 1:
-        return f"{last[0]:,} × {len(last)}"
-    return ", ".join(f"{step:,}" for step in last)
 
 
 def verdict_table(verdicts: Sequence[Verdict]) -> str:

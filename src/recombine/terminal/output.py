@@ -1,7 +1,6 @@
 """What commands print: results to stdout, notes and complaints to stderr."""
 
 import json
-import re
 import sys
 from typing import Any
 
@@ -18,10 +17,27 @@ def print_json(value: Any) -> None:
     """Plain data, or records; what is not a finite number becomes null."""
     from recombine.record.codec import plain
 
-    text = json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False)
-    print_line(
-        re.sub(r"\[[\d\s,]+\]", lambda row: " ".join(row[0].split()).replace("[ ", "[").replace(" ]", "]"), text)
-    )
+    print_line(_indented(plain(value)))
+
+
+def _indented(value: Any, indent: str = "") -> str:
+    """JSON with a line for each entry, but for lists of whole numbers (masks, say), which stand in one line."""
+    inner = f"{indent}  "
+    match value:
+        case dict() if value:
+            lines = [f"{_key(name)}: {_indented(entry, inner)}" for name, entry in value.items()]
+            start, end = "{", "}"
+        case list() if not all(type(entry) is int for entry in value):
+            lines = [_indented(entry, inner) for entry in value]
+            start, end = "[", "]"
+        case _:
+            return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return f"{start}\n{inner}" + f",\n{inner}".join(lines) + f"\n{indent}{end}"
+
+
+def _key(name: Any) -> str:
+    """JSON's keys are strings."""
+    return json.dumps(name if isinstance(name, str) else json.dumps(name), ensure_ascii=False)
 
 
 def complain(text: str) -> None:

@@ -30,7 +30,7 @@ def print_examined(path: str, examined: Examined) -> None:
         _print_probe(row.probe)
     references = [examined.references[name].active_modules for name in SHOWN_REFERENCES]
     by_count = {
-        k: [r2_text(score.r2), *(r2_text(scores[k].r2) for scores in references)]
+        k: [r2_text(score.r2), *(r2_text(scores[k].r2 if k in scores else None) for scores in references)]
         for k, score in card.active_modules.items()
     }
     print_table("by active modules", [run.model, *SHOWN_REFERENCES], by_count)
@@ -63,7 +63,9 @@ def _print_modules(modules: Recovery) -> None:
 
 def _print_conditions(title: str, found: Mapping[str, object]) -> None:
     """A row for each condition of each place, a column for each split."""
-    first = next(iter(found.values()))
+    first = next(iter(found.values()), None)
+    if first is None:
+        return
     splits = [split for split in TEACHER_SPLITS if getattr(first, split) is not None]
     rows = {}
     for prefix, at in found.items():

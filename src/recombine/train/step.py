@@ -73,6 +73,14 @@ def init_state(config: Config) -> State:
     return State(model, make_optimizer(config.optimizer).init(eqx.filter(model, eqx.is_inexact_array)))
 
 
+def state_shapes(config: Config) -> State:
+    """The tree of a run's state with the shape and the type of each array in its place. Nothing is allocated.
+
+    To load a state, the stored arrays are compared with these first: a small file can ask for a model of any size.
+    """
+    return eqx.filter_eval_shape(init_state, config)
+
+
 def query_loss(model: Model, episodes: Episode, compute: ComputeConfig = PLAIN) -> Float[Array, ""]:
     """The mean squared error of the predicted query labels."""
     y = predict_batch(model, *episodes.shown(given_latent(model)), compute)

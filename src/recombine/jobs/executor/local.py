@@ -3,7 +3,6 @@
 import queue
 import signal
 import subprocess
-import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence, Set
@@ -12,6 +11,7 @@ from itertools import chain, islice
 
 from recombine.jobs.protocol import Job, JobEvent, News, keep_shape, retried
 from recombine.record.codec import BadRecord, decode, encode
+from recombine.run.python_process import python_command
 from recombine.run.signals import StopSignal
 
 SECONDS_TO_LEAVE = 30.0
@@ -27,7 +27,7 @@ class _Worker:
         self.shapes: set[str] = set()  # of the jobs it has had: it has their programs
         self.said: deque[str] = deque(maxlen=20)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "recombine.jobs.worker"],
+            python_command("recombine.jobs.worker"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

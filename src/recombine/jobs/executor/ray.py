@@ -11,6 +11,7 @@ import secrets
 import socket
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import chdir
 from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -26,6 +27,8 @@ from recombine.storage.source import CHECKPOINTS, CONFIG
 SECONDS_BETWEEN_LOOKS = 0.2
 SECONDS_TO_LEAVE = 60.0
 MARK = ".shared-"
+NEEDS_FILES = "the run's files are not on this node"
+LOOKS = 20  # at a directory in which files come and go
 
 
 def run_jobs_on_ray(
@@ -35,9 +38,10 @@ def run_jobs_on_ray(
     ray = _start(address)
     mark = _mark(out.resolve())
     board = ray.remote(num_cpus=0, max_restarts=-1)(_Board).remote()
-    task = ray.remote(num_cpus=1, max_retries=retries)(_task)
+    task = ray.remote(num_cpus=1, max_retries=0)(_task)  # we count the tries, and Ray would multiply them
     waiting, tried = list(reversed(jobs)), Counter[str]()
     running: dict[Any, Job] = {}
+    apart: set[str] = set()  # jobs that came to a node without the directory: they need their files
     stopping = False
     try:
         while waiting or running:
@@ -48,9 +52,10 @@ def run_jobs_on_ray(
                     ray.cancel(reference)
             while waiting and len(running) < (workers or len(jobs)):
                 job = waiting.pop()
-                files = ray.put(_read(job.path))
+                needed = job.name in apart or not job.path.is_dir()
+                files = [ray.put(_read(job.path))] if needed else []
                 place = Place(str(mark), str(Path.cwd()))
-                running[task.remote(job.resolved(), place, board, [files])] = job
+                running[task.remote(job.resolved(), place, board, files)] = job
             ready, _ = ray.wait(list(running), timeout=SECONDS_BETWEEN_LOOKS)
             for name, news in _news(ray, board):
                 for job in running.values():
@@ -59,6 +64,10 @@ def run_jobs_on_ray(
             for reference in ready:
                 job = running.pop(reference)
                 news, files = _result(ray, reference)
+                if news.text == NEEDS_FILES and not stopping:  # not tried yet
+                    apart.add(job.name)
+                    waiting.append(job)
+                    continue
                 _write(job.path, files)
                 tried[job.name] += 1
                 hopeless = news.kind == "done" or stopping or news.hopeless
@@ -104,7 +113,8 @@ def _start(address: str | None) -> Any:
     logging.getLogger("ray").setLevel(logging.ERROR)  # it tells of its signals and tokens, on every start
     try:
         quiet = {"log_to_driver": False, "configure_logging": False}
-        ray.init(address=address, include_dashboard=None if address else False, **quiet)
+        with chdir("/"):  # Ray puts the current directory first on the path of its processes; only root writes here
+            ray.init(address=address, include_dashboard=None if address else False, **quiet)
     except Exception as error:  # of a node that is slow to start, Ray says it in no narrower class
         said = " ".join(str(error).split())
         if address is None:
@@ -149,7 +159,10 @@ class _Board:
 
 
 def _task(job: Job, place: Place, board: Any, files: list[Any]) -> tuple[News, dict[str, bytes]]:
-    """In one of Ray's processes: how the job ended, and its files where the directory is not shared."""
+    """In one of Ray's processes: how the job ended, and its files where the directory is not shared.
+
+    Most clusters share it: the files are sent only to a node that has asked for them.
+    """
     global _prepared
     if not _prepared:
         prepare(threads=1)
@@ -158,6 +171,8 @@ def _task(job: Job, place: Place, board: Any, files: list[Any]) -> tuple[News, d
         os.chdir(place.directory)
     shared, path = Path(place.mark).is_file(), job.path
     if not shared:
+        if not files:
+            return News(kind="interrupted", text=NEEDS_FILES), {}
         path = _cache() / hashlib.sha256(str(path).encode()).hexdigest()[:16] / path.name
         sent = import_module("ray").get(files[0])
         if not _goes_further(path, sent):
@@ -209,16 +224,24 @@ def _result(ray: Any, reference: Any) -> tuple[News, dict[str, bytes]]:
         return News(kind="interrupted"), {}
     except ray.exceptions.RayError as error:
         cause = getattr(error, "cause", None) or error
-        said = f"{type(cause).__name__}: {str(cause).splitlines()[0]}"
-        return News(kind="failed", error=said, hopeless=True), {}
+        said = f"{type(cause).__name__}: {next(iter(str(cause).splitlines()), '')}"
+        hopeless = isinstance(error, ray.exceptions.RayTaskError)  # of our code; else its process or its node is gone
+        return News(kind="failed", error=said, hopeless=hopeless), {}
 
 
 def _read(path: Path) -> dict[str, bytes]:
-    """All files of a directory, by their paths in it."""
-    if not path.is_dir():
-        return {}
-    found = [file for file in sorted(path.rglob("*")) if file.is_file() and not file.is_symlink()]
-    return {file.relative_to(path).as_posix(): file.read_bytes() for file in found}
+    """All files of a directory, by their paths in it.
+
+    The worker of a coordinator that was killed may still remove old checkpoints: then it is read once more.
+    """
+    for look in range(LOOKS):
+        try:
+            found = [file for file in sorted(path.rglob("*")) if file.is_file() and not file.is_symlink()]
+            return {file.relative_to(path).as_posix(): file.read_bytes() for file in found}
+        except FileNotFoundError:
+            if look == LOOKS - 1:
+                raise
+    return {}
 
 
 def _goes_further(path: Path, sent: dict[str, bytes]) -> bool:

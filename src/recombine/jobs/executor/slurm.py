@@ -8,7 +8,6 @@ next one finds them in the queue.
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from recombine.errors import InputError
@@ -19,6 +18,7 @@ from recombine.storage.reader import last_row, read_status
 from recombine.storage.source import DirectorySource
 
 SECONDS_BETWEEN_LOOKS = 1.0  # at files
+MOST_REFUSALS = 6  # of sbatch, at as many queries, before jobs that it does not take have failed
 SECONDS_BETWEEN_QUERIES = 10.0  # of the queue, which all users of a cluster share
 
 
@@ -39,6 +39,7 @@ def run_jobs_on_slurm(
     tasks |= queue.submit([job for job in jobs if job.name not in found], tasks)
     tried: Counter[str] = Counter()
     again: list[Job] = []
+    refused = 0  # how often sbatch did, one time after the other
     asked = time.monotonic()
     try:
         while (tasks or again) and not stop.requested():
@@ -47,9 +48,15 @@ def run_jobs_on_slurm(
             if time.monotonic() - asked >= SECONDS_BETWEEN_QUERIES:
                 asked, states = time.monotonic(), queue.states()
                 if again and states is not None:
-                    with suppress(InputError):  # it did not take them now: at the next query, then
+                    try:
                         tasks |= queue.submit(again, tasks)
-                        again = []
+                        again, refused = [], 0
+                    except InputError as error:  # it does not take them now: at the next query, perhaps
+                        refused += 1
+                        last = refused == MOST_REFUSALS
+                        for job in again:
+                            yield JobEvent(job, _refused(error, last))
+                        again, refused = ([], 0) if last else (again, refused)
             for identity, task in list(tasks.items()):
                 yield from _news(task, states is not None and states.get(identity) == "RUNNING")
                 if (news := queue.outcome(identity, task, states)) is None:
@@ -67,6 +74,13 @@ def run_jobs_on_slurm(
         queue.cancel(tasks)
     for job in (*(task.job for task in tasks.values()), *again):
         yield JobEvent(job, News(kind="interrupted"))
+
+
+def _refused(error: InputError, last: bool) -> News:
+    """What sbatch said of jobs that are tried once more: it may take them later, and after some tries it will not."""
+    if last:
+        return News(kind="failed", error=error.expected)
+    return News(kind="said", text=f"{error.expected}; waiting to submit it again")
 
 
 def _news(task: Task, in_queue_as_running: bool) -> Iterator[JobEvent]:

@@ -4,6 +4,7 @@ import getpass
 import hashlib
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import time
@@ -19,6 +20,7 @@ from recombine.files import append, make_directories
 from recombine.jobs.executor.slurm_task import Work
 from recombine.jobs.protocol import Job, News
 from recombine.record.codec import BadRecord, decode
+from recombine.run.python_process import PYTHON
 
 FOLDER, LIST = "slurm", "tasks.jsonl"
 SECONDS_BETWEEN_LOOKS = 1.0
@@ -80,7 +82,7 @@ class Queue:
     def __init__(self, folder: Path, options: Options, workers: int | None):
         self.submitit = check_slurm()
         self.folder, self.workers = folder, workers
-        self.executor = self.submitit.SlurmExecutor(folder, max_num_timeout=TIMEOUTS)
+        self.executor = self.submitit.SlurmExecutor(folder, max_num_timeout=TIMEOUTS, python=shlex.join(PYTHON))
         known = {name.replace("_", "-") for name in self.executor._valid_parameters()}
         given = {name.replace("-", "_"): value for name, value in options.items() if name in known}
         more = {name: value for name, value in options.items() if name not in known}

@@ -51,9 +51,13 @@ Numbers = tuple[float, ...]
 
 
 class Explorer:
-    """Answers questions about trained models. It is not thread-safe: it has its own process."""
+    """Answers questions about trained models. It is not thread-safe: it has its own process.
 
-    def __init__(self) -> None:
+    The runs are below the directory `below`, and no link there is followed.
+    """
+
+    def __init__(self, below: Path | None = None) -> None:
+        self.below = below
         self.loaded: OrderedDict[Path, ExploredModel] = OrderedDict()
         self.compiled: dict[Path, set[int]] = {}
         """The context lengths that each model is compiled for."""
@@ -62,7 +66,7 @@ class Explorer:
 
     def describe(self, path: Path) -> ModelDescription:
         """A run's model, as of its newest checkpoint. `explore` then answers with the same model."""
-        if (known := self.loaded.get(path)) and known.stamp != parameters_stamp(path):
+        if (known := self.loaded.get(path)) and known.stamp != parameters_stamp(path, self.below):
             del self.loaded[path]
         run = self._load(path)
         support = run.config.task.support
@@ -119,7 +123,7 @@ class Explorer:
 
     def _load(self, path: Path) -> ExploredModel:
         if path not in self.loaded:
-            self.loaded[path] = load_explored(path)
+            self.loaded[path] = load_explored(path, self.below)
             self._count_use(path)
         self.loaded.move_to_end(path)
         while len(self.loaded) > MOST_LOADED:

@@ -1,8 +1,8 @@
-"""`python -m recombine.serve.explorer.main SHARE`: the explorer in its own process.
+"""`python -m recombine.serve.explorer.main SHARE DIRECTORY`: the explorer in its own process.
 
-A question comes as a line of JSON on stdin, and its answer leaves as a line of JSON on stdout. While nobody asks and
-the machine is not busy, the process compiles the models of the last question for the other context lengths. It ends
-when stdin closes.
+A question about runs below the directory comes as a line of JSON on stdin, and its answer leaves as a line of JSON on
+stdout. While nobody asks and the machine is not busy, the process compiles the models of the last question for the
+other context lengths. It ends when stdin closes.
 """
 
 import os
@@ -37,7 +37,7 @@ def main() -> int:
     questions: queue.Queue[str | None] = queue.Queue()
     threading.Thread(target=_receive, args=(questions,), daemon=True).start()
     busyness = Busyness(lambda: (os.getpid(), os.getppid()))  # this process and the server
-    explorer, budget = Explorer(), Budget(float(sys.argv[1]), busyness=busyness)
+    explorer, budget = Explorer(Path(sys.argv[2])), Budget(float(sys.argv[1]), busyness=busyness)
     recent: list[Path] = []
     while True:
         while seconds := budget.seconds_to_wait():

@@ -1,5 +1,6 @@
 """A trained model as the explorer uses it: parameters, teacher, maps from and to its latent."""
 
+import stat
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from recombine.below import is_directory, stat_below
 from recombine.config.schema import Config
 from recombine.errors import InputError
 from recombine.measure.modules import AffineMap, fit_map, scaled_latent
@@ -44,11 +46,11 @@ class ExploredModel(NamedTuple):
     """The `parameters_stamp` of the run when the model was loaded."""
 
 
-def load_explored(path: Path) -> ExploredModel:
-    """Load the model of a run, in a directory or in an archive."""
-    stamp = parameters_stamp(path)
-    _check_no_links(path)
-    config, model, step = load_model(path)
+def load_explored(path: Path, below: Path | None = None) -> ExploredModel:
+    """Load the model of a run, in a directory or in an archive. No link below the directory `below` is followed."""
+    stamp = parameters_stamp(path, below)
+    _check_no_links(path, below)
+    config, model, step = load_model(path, below)
     if given_latent(model):
         raise InputError("run", path.name, "is given the latent: there is nothing to infer")
     teacher, latent_dim = config_teacher(config), _latent_dim(config, model)
@@ -56,11 +58,11 @@ def load_explored(path: Path) -> ExploredModel:
     return ExploredModel(config, model, step, teacher, probe, latent_dim, to_inferred, stamp)
 
 
-def parameters_stamp(path: Path) -> int:
+def parameters_stamp(path: Path, below: Path | None = None) -> int:
     """A number that changes when a run has new parameters: another checkpoint, or another archive."""
-    inside = None if path.is_dir() else split_path(path)
+    inside = None if is_directory(path, below) else split_path(path, below)
     files = [path / CHECKPOINTS, path / WEIGHTS] if inside is None else [inside[0]]
-    return max((file.stat().st_mtime_ns for file in files if file.exists()), default=0)
+    return max((found.st_mtime_ns for file in files if (found := stat_below(file, below))), default=0)
 
 
 def true_latent(run: ExploredModel, latent: Float[Array, "M"]) -> np.ndarray:
@@ -83,11 +85,12 @@ def _fit(
     return None if probe is None else probe.residual[-1], to_inferred
 
 
-def _check_no_links(path: Path) -> None:
-    """Refuse a run whose checkpoints are links. Anybody may have made the directory, and a link may lead anywhere."""
+def _check_no_links(path: Path, below: Path | None) -> None:
+    """Say that a run's checkpoints are links: they are not followed, and would be missing without a reason."""
     checkpoints = path / CHECKPOINTS
-    for directory in (checkpoints, *list_checkpoints(checkpoints)):
-        if directory.is_symlink():
+    for directory in (checkpoints, *list_checkpoints(checkpoints, below)):
+        found = stat_below(directory, below)
+        if found is not None and stat.S_ISLNK(found.st_mode):
             raise InputError("run", path.name, f"its {directory.name} is a symbolic link, which serve does not follow")
 
 

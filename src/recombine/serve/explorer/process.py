@@ -1,12 +1,13 @@
 """The explorer's process as the server sees it: started at the first question."""
 
 import asyncio
-import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import TypeVar
 
 from recombine.errors import InputError
 from recombine.record.codec import BadRecord, decode, encode
+from recombine.run.python_process import python_command
 from recombine.serve.explorer.exchange import Question, Refusal
 
 SECONDS = 600.0  # the first answer takes long: it loads and compiles, and training goes first
@@ -25,10 +26,10 @@ class TooManyWaiting(Exception):
 
 
 class ExplorerProcess:
-    """Asks the explorer's process, one question at a time."""
+    """Asks the explorer's process, one question at a time; about runs below the directory `root`."""
 
-    def __init__(self, share: float) -> None:
-        self.share = share
+    def __init__(self, share: float, root: Path) -> None:
+        self.share, self.root = share, root
         self.process: asyncio.subprocess.Process | None = None
         self.turn = asyncio.Lock()
         self.waiting = 0
@@ -77,10 +78,7 @@ class ExplorerProcess:
         """The process, started if it does not run."""
         if self.process is None or self.process.returncode is not None:
             self.process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "recombine.serve.explorer.main",
-                str(self.share),
+                *python_command("recombine.serve.explorer.main", str(self.share), str(self.root)),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 limit=LARGEST_ANSWER,

@@ -1,0 +1,101 @@
+"""What a run recorded of itself, checked: its configuration and its metrics as they were written.
+
+A checkpoint holds a copy of both under its digests, and an export a manifest. What the files beside them say is shown
+only where the two agree; otherwise the copy is shown, and the difference is told.
+"""
+
+import hashlib
+from typing import NamedTuple
+
+from recombine.errors import InputError
+from recombine.files import NotAFile
+from recombine.record.codec import BadRecord, Record
+from recombine.record.seal import seal, unseal
+from recombine.storage.checkpoint import DamagedCheckpoint, list_checkpoints, read_texts
+from recombine.storage.source import CHECKPOINTS, CONFIG, METRICS, DirectorySource, RunSource
+
+MANIFEST = "manifest.json"  # of a run that was exported
+LARGEST_CONFIG, LARGEST_METRICS, LARGEST_MANIFEST = 1 << 20, 1 << 28, 1 << 20
+
+
+class Recorded(NamedTuple):
+    """The texts of a run's configuration and metrics, and whatever a reader must be told of them."""
+
+    config: str
+    metrics: str
+    notes: tuple[str, ...]
+
+
+class ExportManifest(Record, frozen=True):
+    """The SHA-256 of each file of an exported run."""
+
+    files: dict[str, str]
+
+
+def recorded(source: RunSource) -> Recorded:
+    """The configuration and the metrics of a run. An export that was edited is refused.
+
+    Rows that are in no checkpoint yet are left out: nothing vouches for them, and they are made again on resuming.
+    """
+    copies, notes = _copies(source)
+    if copies is None:
+        config = _read(source, CONFIG, LARGEST_CONFIG)
+        metrics = _read(source, METRICS, LARGEST_METRICS) if source.has(METRICS) else b""
+        check_exported(source, {CONFIG: config, METRICS: metrics})
+        return Recorded(config.decode(errors="replace"), metrics.decode(errors="replace"), tuple(notes))
+    step, texts = copies
+    for name, most in ((CONFIG, LARGEST_CONFIG), (METRICS, LARGEST_METRICS)):
+        try:
+            same = source.read(name, most).startswith(texts[name].encode())
+        except OSError:
+            same = False
+        if not same:
+            notes.append(f"{name} is not what was written: the copy in the checkpoint of step {step} is taken")
+    return Recorded(texts[CONFIG], texts[METRICS], tuple(notes))
+
+
+def check_exported(source: RunSource, files: dict[str, bytes]) -> None:
+    """Refuse files of an exported run that are not as they were exported. Older exports have no manifest."""
+    if not source.has(MANIFEST):
+        return
+    try:
+        manifest = unseal(source.read(MANIFEST, LARGEST_MANIFEST), ExportManifest).value
+    except (NotAFile, BadRecord) as error:
+        raise InputError("run", str(source.path), f"its {MANIFEST} cannot be read ({error})") from error
+    for name, data in files.items():
+        if manifest.files.get(name) != _sha256(data):
+            raise InputError("run", str(source.path), f"its {name} is not what was exported")
+
+
+def export_manifest(files: dict[str, bytes]) -> bytes:
+    """The manifest of a run's exported files."""
+    return seal(ExportManifest({name: _sha256(data) for name, data in files.items()}), sources="")
+
+
+def _copies(source: RunSource) -> tuple[tuple[int, dict[str, str]] | None, list[str]]:
+    """The step and the texts of the newest good checkpoint, and which newer ones are damaged."""
+    notes: list[str] = []
+    if isinstance(source, DirectorySource):
+        try:
+            paths = list_checkpoints(source.path / CHECKPOINTS, source.below)
+        except OSError as error:
+            return None, [f"{CHECKPOINTS} cannot be read ({error.strerror}): nothing vouches for the metrics"]
+        for path in paths:
+            try:
+                step, texts = read_texts(path, source.below)
+                if {CONFIG, METRICS} <= texts.keys():
+                    return (step, texts), notes
+            except DamagedCheckpoint as damage:
+                notes.append(f"a checkpoint is damaged ({damage}): the one before it is taken")
+    return None, notes
+
+
+def _read(source: RunSource, name: str, most: int) -> bytes:
+    try:
+        return source.read(name, most)
+    except NotAFile as error:
+        raise InputError("run", str(source.path), f"not a run directory: {error}") from error
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
