@@ -27,6 +27,7 @@ from recombine.serve.library import Library
 from recombine.serve.live_verdicts import _judge
 from recombine.study.collect import collect
 from recombine.study.summary import final_scores
+from recombine.study.sweep_results import sweep_results as rank_sweep
 from recombine.study.verdict import judge
 from recombine.terminal.tables import print_scores, print_verdicts
 from tests.reliability.damage import CHANGES, KINDS, damage
@@ -250,9 +251,20 @@ def test_a_sweep_lists_no_path(place: Path, tmp_path: Path, name: str) -> None:
     assert Library(copy).refresh()
 
 
-@pytest.mark.parametrize("field", ['a"b', "name", "x; DROP TABLE runs", ""])
-def test_a_sweep_lists_no_field_that_is_a_query(place: Path, tmp_path: Path, field: str) -> None:
+@pytest.mark.parametrize("field", ["name", "STEP", ""])
+def test_a_sweep_lists_no_field_that_makes_no_column(place: Path, tmp_path: Path, field: str) -> None:
+    with pytest.raises(InputError):
+        sweep_results(_swept_over(place, tmp_path, field))
+
+
+@pytest.mark.parametrize("field", ['a"b', "x; DROP TABLE runs", '"; DROP TABLE runs; --'])
+def test_a_field_is_a_name_and_never_a_query(place: Path, tmp_path: Path, field: str) -> None:
+    results = rank_sweep(_swept_over(place, tmp_path, field))
+    assert results.fields == [field]
+    assert [one.point for one in results.ranked] == [{field: 1}]
+
+
+def _swept_over(place: Path, tmp_path: Path, field: str) -> Path:
     copy = shutil.copytree(place, tmp_path / "runs")
     (copy / "sweep.jsonl").write_text(f"{encode(SweepLine(RUN, 'a', 0, {field: 1}, NUM_STEPS))}\n")
-    with pytest.raises(InputError):
-        sweep_results(copy)
+    return copy

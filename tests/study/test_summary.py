@@ -40,7 +40,7 @@ def test_a_probe_that_one_seed_lacks_has_no_mean() -> None:
     runs = seeds()
     last = runs[1].rows[-1]
     assert last.probe is not None
-    without = msgspec.structs.replace(last, probe=msgspec.structs.replace(last.probe, ood=(0.1, None)))
+    without = msgspec.structs.replace(last, probe=msgspec.structs.replace(last.probe, ood=(0.1, 0.2, None)))
     runs[1] = replace(runs[1], rows=(*runs[1].rows[:-1], without))
     (table,) = final_scores(Study(tuple(runs)))
     assert table.models["transformer"].probe is None
