@@ -17,7 +17,7 @@ ORDER = (
     "paper",
     "claims",
     "checks",
-    "below",
+    "no_links",
     "files",
     "code_digest",
     "numerics",

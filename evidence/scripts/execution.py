@@ -7,7 +7,7 @@ Writes measured/execution.json.
 from results import keep, trained_runs
 
 from recombine.measure.interventions import LatentMaps, intervene_on_latent
-from recombine.measure.modules import fit_map, scaled_latent
+from recombine.measure.module_recovery import fit_map, scaled_latent
 from recombine.measure.predict import forward_episodes
 from recombine.model.interface import LatentModel
 from recombine.record.codec import plain

@@ -11,7 +11,7 @@ from recombine.record.codec import convert
 from recombine.record.score import MaskScore, MetricsRow, Score, SplitScore
 from recombine.storage.reader import StoredRun
 from recombine.study.collect import Study, field_value
-from recombine.study.panel_d import COMPARED, outside_both
+from recombine.study.panel_d_masks import COMPARED, outside_both
 from recombine.study.verdict import Verdict, judge
 from recombine.study.wording import VERDICT_MARKS
 from recombine.terminal.markdown import table

@@ -9,7 +9,7 @@ from results import write_rows
 from recombine.measure.r2 import score_by_mask
 from recombine.measure.reference.baselines import make_references, predict_reference
 from recombine.record.codec import plain
-from recombine.study.panel_d import COMPARED
+from recombine.study.panel_d_masks import COMPARED
 from recombine.task.evaluation import evaluation_episodes
 from recombine.task.teacher import config_teacher
 

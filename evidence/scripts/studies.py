@@ -10,11 +10,11 @@ from rich.console import Console
 
 from recombine.config.preset import preset_config
 from recombine.measure.interventions import LatentInterventions, SubspaceInterventions
-from recombine.measure.modules import RecoveredModule, RecoveredPair
+from recombine.measure.module_recovery import RecoveredModule, RecoveredPair
 from recombine.measure.scorecard import Scorecard
 from recombine.storage.reader import StoredRun
 from recombine.study.collect import Study, field_value
-from recombine.study.panel_d import COMPARED, outside_both
+from recombine.study.panel_d_masks import COMPARED, outside_both
 from recombine.study.series import models, reference_scores, supports
 from recombine.study.summary import final_scores
 from recombine.study.verdict import judge

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from recombine.below import ABSENT, open_below
 from recombine.errors import InputError
+from recombine.no_links import ABSENT, open_below
 
 UNFINISHED = ".new"  # how the name of a file that is still being written ends
 
@@ -144,7 +144,7 @@ def read_end(path: Path, most: int, below: Path | None = None) -> bytes:
 def regular_file(path: Path, below: Path | None = None) -> Iterator[tuple[int, os.stat_result]]:
     """A regular file, opened for reading: its handle, and what the system says of it.
 
-    It is not a link; with `below`, nor is any directory between that one and the file (see `recombine.below`).
+    It is not a link; with `below`, nor is any directory between that one and the file (see `recombine.no_links`).
     """
     try:
         handle = open_below(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, below)

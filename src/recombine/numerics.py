@@ -5,7 +5,7 @@ model than the plain one. And how a key becomes random bits is a setting of JAX 
 the same seed would draw another teacher and other data.
 
 Nothing is set globally. `exact_jit` compiles a function under both settings, and every room that multiplies or draws
-uses it. Passes in bfloat16 are the exception, on demand (`model/batch.py`).
+uses it. Passes in bfloat16 are the exception, on demand (`model/forward.py`).
 """
 
 from collections.abc import Callable, Iterator

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from recombine.bench.contender_process import Entry
+from recombine.bench.contender_process import Contestant
 from recombine.bench.message import Failed, Missing
 from recombine.bench.race import race
 from recombine.bench.setting import MatmulSetting
@@ -42,14 +42,14 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def entry(directory: Path, name: str, processes: int = 1, fate: str = "") -> Entry:
+def entry(directory: Path, name: str, processes: int = 1, fate: str = "") -> Contestant:
     environment = {
         "PYTHONPATH": str(directory),
         "CONTENDER_NAME": name,
         "CONTENDER_LOG": str(directory / "log"),
         "CONTENDER_FATE": fate,
     }
-    return Entry(name, "fake_contender", MatmulSetting("numpy", 1, 1, 1, 1), environment, processes)
+    return Contestant(name, "fake_contender", MatmulSetting("numpy", 1, 1, 1, 1), environment, processes)
 
 
 def log(directory: Path) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recombine.bench.contender_process import Entry
+from recombine.bench.contender_process import Contestant
 from recombine.bench.message import Failed, Turn
 from recombine.bench.race import RaceResult, Report
 from recombine.bench.result import Scaling
@@ -37,7 +37,7 @@ def test_no_line_through_a_single_point() -> None:
     assert fitted_exponent([(8, 1.0)]) is None
 
 
-def fake_race(entries: Sequence[Entry], steps: int, repeats: int, report: Report) -> dict[str, RaceResult]:
+def fake_race(entries: Sequence[Contestant], steps: int, repeats: int, report: Report) -> dict[str, RaceResult]:
     """The seconds are proportional to N² and to the layers, and depend on nothing else; six layers fail."""
     results = {}
     for entry in entries:

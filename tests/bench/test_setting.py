@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from recombine.bench.contender import enter, enter_limits, limit_settings
-from recombine.bench.contender_process import Entry
+from recombine.bench.contender_process import Contestant
 from recombine.bench.message import Order
 from recombine.bench.setting import PeerSetting
 from recombine.config.preset import preset_config
@@ -22,7 +22,7 @@ ENTRIES = [
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
-def test_a_setting_survives_json(entry: Entry) -> None:
+def test_a_setting_survives_json(entry: Contestant) -> None:
     order = Order(entry.module, entry.setting)
     received = decode(encode(order), Order)
     assert received == order

@@ -11,12 +11,12 @@ from scipy import stats
 from recombine.cli.jobs import best_before
 from recombine.cli.main import main
 from recombine.jobs.grid import parse_grid, short_names, sweep_runs
-from recombine.jobs.sweep import read_list, write_list
 from recombine.page.sweep import render
 from recombine.record.score import Score
 from recombine.record.sweep import Selection, SelectionScores
 from recombine.storage.archive import write_archive
-from recombine.storage.directory import write_selection
+from recombine.storage.sweep_list import read_list, write_list
+from recombine.storage.writer import write_selection
 from recombine.study.sweep_results import sweep_results
 
 GRID = """
@@ -147,7 +147,7 @@ def make_sweep(out: Path, scores: dict[tuple[int, str], list[float | None]]) -> 
     grid = parse_grid({"grid": {"model.embed_dim": widths, "model.kind": kinds}})
     seeds = range(len(next(iter(scores.values()))))
     runs = sweep_runs(grid, "smoke", seeds)
-    write_list(out, runs)
+    write_list(out, [run.line() for run in runs])
     for run in runs:
         value = scores[run.point["model.embed_dim"], run.point["model.kind"]][run.config.seed]
         if value is not None:
@@ -209,7 +209,7 @@ def test_fields_of_one_last_word_are_told_apart() -> None:
 def test_supports_that_are_written_out_go_by_their_names(tmp_path: Path) -> None:
     few = {"name": "few", "masks": ["110000", "001100", "000011"]}
     runs = sweep_runs(parse_grid({"grid": {"task.support": [few, "connected+"]}}), "smoke", [0])
-    write_list(tmp_path, runs)
+    write_list(tmp_path, [run.line() for run in runs])
     for i, run in enumerate(runs):
         (tmp_path / run.name).mkdir()
         scores = SelectionScores(in_dist=score(0.5 - i / 10), ood=score(0.5 - i / 10))
@@ -222,8 +222,8 @@ def test_supports_that_are_written_out_go_by_their_names(tmp_path: Path) -> None
 
 def test_a_sweep_grows_by_seeds(tmp_path: Path) -> None:
     grid = parse_grid({"grid": {"model.embed_dim": [8, 16]}})
-    write_list(tmp_path, sweep_runs(grid, "smoke", [0]))
-    write_list(tmp_path, sweep_runs(grid, "smoke", [1]))
+    write_list(tmp_path, [run.line() for run in sweep_runs(grid, "smoke", [0])])
+    write_list(tmp_path, [run.line() for run in sweep_runs(grid, "smoke", [1])])
     assert sorted((line.configuration, line.seed) for line in read_list(tmp_path)) == [
         ("transformer-embed_dim=16", 0),
         ("transformer-embed_dim=16", 1),

@@ -4,8 +4,8 @@ import pytest
 
 from recombine.figure.save import save_figure
 from recombine.figure.support_graph import draw_support
-from recombine.support.design import design_support
 from recombine.support.parse import parse_support
+from recombine.support.random_support import design_support
 from recombine.support.support import Support, paper_support
 
 

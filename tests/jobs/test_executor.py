@@ -18,7 +18,7 @@ from recombine.jobs.executor.local import next_job, run_jobs
 from recombine.jobs.protocol import MOST_SHAPES, After, Job, JobPart, keep_shape
 from recombine.run.python_process import python_command
 from recombine.run.signals import StopSignal
-from recombine.storage.directory import RunDirectory
+from recombine.storage.writer import RunDirectory
 from tests.reliability.small_run import small_config
 
 

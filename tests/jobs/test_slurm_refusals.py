@@ -8,7 +8,7 @@ import pytest
 
 from recombine.errors import InputError
 from recombine.jobs.executor import slurm
-from recombine.jobs.executor.slurm_queue import Task
+from recombine.jobs.executor.slurm_queue import QueuedTask
 from recombine.jobs.protocol import Job, News
 from recombine.run.signals import StopSignal
 from tests.jobs.test_executor import train_job
@@ -22,24 +22,24 @@ class Pretended:
     def __init__(self, *_: Any):
         self.submitted = self.looks = 0
 
-    def find(self, jobs: Sequence[Job]) -> dict[str, Task]:
+    def find(self, jobs: Sequence[Job]) -> dict[str, QueuedTask]:
         return {}
 
-    def submit(self, jobs: Sequence[Job], others: Collection[str] = ()) -> dict[str, Task]:
+    def submit(self, jobs: Sequence[Job], others: Collection[str] = ()) -> dict[str, QueuedTask]:
         self.submitted += 1
         if 1 < self.submitted <= 1 + self.refusals:
             raise InputError("executor", "slurm", "SLURM did not take it: no such partition")
-        return {f"{self.submitted}_{i}": Task(job) for i, job in enumerate(jobs)}
+        return {f"{self.submitted}_{i}": QueuedTask(job) for i, job in enumerate(jobs)}
 
     def states(self) -> dict[str, str]:
         self.looks += 1
         assert self.looks < 500, "the coordinator goes on for ever"
         return {}
 
-    def outcome(self, identity: str, task: Task, states: Mapping[str, str] | None) -> News:
+    def outcome(self, identity: str, task: QueuedTask, states: Mapping[str, str] | None) -> News:
         return News(kind="failed", error="lost") if identity.startswith("1_") else News(kind="done")
 
-    def cancel(self, tasks: Mapping[str, Task]) -> None:
+    def cancel(self, tasks: Mapping[str, QueuedTask]) -> None:
         pass
 
 

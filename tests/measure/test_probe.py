@@ -10,12 +10,12 @@ from sklearn.metrics import r2_score
 
 from recombine.config.preset import preset_config
 from recombine.config.schema import ComputeConfig
+from recombine.measure.context_probe import score_token_probe, token_moments
 from recombine.measure.predict import forward
 from recombine.measure.probe import fit_probe, score_probe
 from recombine.measure.r2 import score, score_by_mask
-from recombine.measure.token_probe import score_token_probe, token_moments
-from recombine.model.batch import PLAIN
 from recombine.model.build import build_model
+from recombine.model.forward import PLAIN
 from recombine.model.interface import BatchOutput, Model, Output, Trace
 from recombine.stream import Stream
 from recombine.task.episode import Episode

@@ -9,8 +9,8 @@ import pytest
 from recombine.config.preset import preset_config
 from recombine.config.schema import ComputeConfig
 from recombine.config.toml import override
-from recombine.model.batch import predict_batch
 from recombine.model.build import build_model
+from recombine.model.forward import predict_batch
 from recombine.model.trunk import TrunkModel
 from recombine.task.sample import sample_split
 from recombine.task.teacher import config_teacher

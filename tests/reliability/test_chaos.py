@@ -23,7 +23,7 @@ from recombine.measure.snapshot import measure_snapshot
 from recombine.record.codec import plain
 from recombine.run.load import load_model
 from recombine.serve.library import Library
-from recombine.storage.curve import curve_point
+from recombine.storage.thinned_metrics import curve_point
 from recombine.study.collect import collect
 from recombine.task.teacher import config_teacher
 from tests.reliability.faults import Crash, FailingDisk, disk

@@ -8,8 +8,8 @@ import pytest
 
 from recombine.cli.main import main
 from recombine.errors import InputError
-from recombine.storage.directory import RunDirectory
 from recombine.storage.locking import coordinating
+from recombine.storage.writer import RunDirectory
 from tests.reliability.commands import command, complete, start
 from tests.reliability.small_run import finish
 

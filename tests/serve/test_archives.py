@@ -16,8 +16,8 @@ import pytest
 from recombine.record.codec import encode
 from recombine.record.sweep import SweepLine
 from recombine.run.export import export_runs
-from recombine.serve import find
-from recombine.serve.explorer.exchange import Task
+from recombine.serve import discover
+from recombine.serve.explorer.exchange import ComposedTask
 from recombine.serve.explorer.explorer import Explorer
 from recombine.serve.library import Library
 from recombine.serve.live_verdicts import Verdicts
@@ -114,7 +114,7 @@ def test_runs_of_the_same_name(archive: Path, tmp_path: Path) -> None:
 
 
 def test_a_model_in_an_archive_is_explored(study: Path, archive: Path) -> None:
-    task = Task((0.5, 0.5, 0, 0, 0, 0), 2)
+    task = ComposedTask((0.5, 0.5, 0, 0, 0, 0), 2)
     explorer, paths = Explorer(), (study / RUNS[0], archive / RUNS[0])
     assert explorer.describe(paths[0]) == explorer.describe(paths[1])
     original, archived = (explorer.explore([path], task) for path in paths)
@@ -142,7 +142,8 @@ def test_an_archive_is_listed_again_only_when_it_changes(
 ) -> None:
     """One that cannot be read, too."""
     opened: list[str] = []
-    monkeypatch.setattr(find, "open_archive", lambda path, below: opened.append(path.name) or open_archive(path, below))
+    noting = lambda path, below: opened.append(path.name) or open_archive(path, below)  # noqa: E731
+    monkeypatch.setattr(discover, "open_archive", noting)
     shutil.copy(archive, tmp_path / "good.zip")
     (tmp_path / "bad.zip").write_bytes(b"garbage")
     library = looked(tmp_path)
@@ -248,14 +249,14 @@ def test_an_archive_that_would_fill_the_memory(study: Path, archive: Path, tmp_p
 
 def test_more_runs_than_there_is_time_for(archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy(archive, tmp_path)
-    monkeypatch.setitem(find.LARGEST_IN_ALL, "config.toml", 1_000)
+    monkeypatch.setitem(discover.LARGEST_IN_ALL, "config.toml", 1_000)
     (run,) = looked(tmp_path).table()
     assert (run.name, run.state) == ("kept.zip", "unreadable")
     assert "too many to read" in str(run.error)
 
 
 def test_more_archives_than_files_can_be_open(archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(find, "MOST_ARCHIVES", 2)
+    monkeypatch.setattr(discover, "MOST_ARCHIVES", 2)
     for name in "abc":
         (tmp_path / name).mkdir()
         shutil.copy(archive, tmp_path / name)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from recombine.serve.library import Library
-from recombine.storage.curve import read_curve
 from recombine.storage.source import DirectorySource
+from recombine.storage.thinned_metrics import read_curve
 from tests.reliability.small_run import finish, without_copies
 from tests.serve.rows import row
 

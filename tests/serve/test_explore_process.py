@@ -12,7 +12,7 @@ import pytest
 
 from recombine.errors import InputError
 from recombine.record.codec import decode, encode
-from recombine.serve.explorer.exchange import Descriptions, Question, Refusal, Task
+from recombine.serve.explorer.exchange import ComposedTask, Descriptions, Question, Refusal
 from recombine.serve.explorer.explorer import Explorer, _numbers
 from recombine.serve.explorer.main import answer_line, compile_ahead
 from recombine.serve.explorer.process import ExplorerProcess, Refused
@@ -65,7 +65,7 @@ def test_a_question_is_the_same_after_the_way() -> None:
     question = Question(
         paths=(b"/runs/\xff\n", b"/runs/b"),
         custom=("module:Class",),
-        task=Task((1.0, 0.0, 0.5), 8, fresh=3),
+        task=ComposedTask((1.0, 0.0, 0.5), 8, fresh=3),
         latents=(None, "true", (1.0, -2.5)),
     )
     assert decode(encode(question), Question) == question
@@ -95,8 +95,8 @@ def test_an_answer_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("least", [1e-46, 1e-40, 1e-300])
 def test_a_weight_beyond_float32_is_still_a_weight(least: float) -> None:
-    np.testing.assert_allclose(task_latent(Task((least, 0.0, least), 4)), [0.75, 0.0, 0.75])
-    np.testing.assert_allclose(task_latent(Task((least, 0.0, 0.0), 4)), [1.0, 0.0, 0.0])
+    np.testing.assert_allclose(task_latent(ComposedTask((least, 0.0, least), 4)), [0.75, 0.0, 0.75])
+    np.testing.assert_allclose(task_latent(ComposedTask((least, 0.0, 0.0), 4)), [1.0, 0.0, 0.0])
 
 
 def test_a_process_that_was_killed_is_started_again() -> None:

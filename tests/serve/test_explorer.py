@@ -16,7 +16,7 @@ from recombine import paper
 from recombine.errors import InputError
 from recombine.record.codec import decode, encode, plain
 from recombine.run.load import load_model
-from recombine.serve.explorer.exchange import Exploration, Task
+from recombine.serve.explorer.exchange import ComposedTask, Exploration
 from recombine.serve.explorer.explorer import Explorer
 from recombine.serve.explorer.scene import context_lengths, make_scene, task_latent
 from recombine.storage.demo import demo_archives
@@ -41,7 +41,7 @@ def explorer() -> Explorer:
 
 
 def test_predictions_are_the_models(explorer: Explorer, runs: list[Path]) -> None:
-    task = Task(WEIGHTS, 8, draw=3)
+    task = ComposedTask(WEIGHTS, 8, draw=3)
     answer = explorer.explore(runs, task)
     config, model, _ = load_model(runs[0])
     teacher = config_teacher(config)
@@ -70,7 +70,7 @@ def test_predictions_are_the_models(explorer: Explorer, runs: list[Path]) -> Non
 
 def test_the_latent_is_decoded_at_many_queries(explorer: Explorer, runs: list[Path]) -> None:
     """By scikit-learn's ridge regression, on what the models compute for episodes of masks trained on."""
-    task = Task(WEIGHTS, 15, draw=3)
+    task = ComposedTask(WEIGHTS, 15, draw=3)
     answer = explorer.explore(runs, task)
     for path, one in zip(runs, answer.models, strict=True):
         config, model, _ = load_model(path)
@@ -99,13 +99,13 @@ def test_the_demo(explorer: Explorer) -> None:
     kinds = {(config.model.kind, config.task.support.name) for config in configs}
     assert kinds == set(product(("transformer", "hypertransformer"), paper.SUPPORTS))
     pair = [demo_run(f"paper/{kind}-connected+-seed0") for kind in ("transformer", "hypertransformer")]
-    answers = [explorer.explore(pair, Task((0.5, 0.5, 0, 0, 0, 0), 31, draw=draw)) for draw in range(4)]
+    answers = [explorer.explore(pair, ComposedTask((0.5, 0.5, 0, 0, 0, 0), 31, draw=draw)) for draw in range(4)]
     for models in zip(*(answer.models for answer in answers), strict=True):
         assert np.mean([one.r2 for one in models]) > 0.95
 
 
 def test_a_latent_that_is_moved_is_executed(explorer: Explorer, runs: list[Path]) -> None:
-    task = Task(WEIGHTS, 8)
+    task = ComposedTask(WEIGHTS, 8)
     before = explorer.explore([runs[1]], task).models[0]
     same = explorer.explore([runs[1]], task, [before.inferred]).models[0]
     np.testing.assert_allclose(same.y, before.y, atol=1e-4)
@@ -121,22 +121,22 @@ def test_the_true_latent(explorer: Explorer, runs: list[Path]) -> None:
     """With it, the hypertransformer at the paper's settings executes what it does not infer."""
     pair = [demo_run(f"paper/{kind}-connected+-seed0") for kind in ("transformer", "hypertransformer")]
     for weights in ((0.3, 0, 0, 0.7, 0, 0), (1, 1, 0, 1, 0, 0)):
-        inferred = explorer.explore(pair, Task(weights, 31)).models[1]
-        true = explorer.explore(pair, Task(weights, 31), [None, "true"]).models[1]
+        inferred = explorer.explore(pair, ComposedTask(weights, 31)).models[1]
+        true = explorer.explore(pair, ComposedTask(weights, 31), [None, "true"]).models[1]
         assert inferred.used is None
         np.testing.assert_allclose(true.used, inferred.true, rtol=1e-4)
         assert true.r2 > 0.99
         assert inferred.r2 < 0.99
     with pytest.raises(InputError, match="another teacher's modules"):
-        explorer.explore(pair, Task(weights, 31, fresh=1), [None, "true"])
-    assert explorer.explore(pair, Task(weights, 31, fresh=1)).models[1].true is None
+        explorer.explore(pair, ComposedTask(weights, 31, fresh=1), [None, "true"])
+    assert explorer.explore(pair, ComposedTask(weights, 31, fresh=1)).models[1].true is None
     with pytest.raises(InputError, match="transformer has none to change"):
-        explorer.explore(pair, Task(weights, 31), ["true"])
+        explorer.explore(pair, ComposedTask(weights, 31), ["true"])
 
 
 def test_kinds_of_tasks(explorer: Explorer, runs: list[Path]) -> None:
     def kind(weights: tuple[float, ...], **more) -> str:
-        return explorer.explore([runs[0]], Task(weights, 8, **more)).models[0].kind
+        return explorer.explore([runs[0]], ComposedTask(weights, 8, **more)).models[0].kind
 
     assert kind((1, 1, 0, 0, 0, 0)) == "trained"
     assert kind((1, 0, 0, 1, 0, 0)) == "held_out"
@@ -147,14 +147,14 @@ def test_kinds_of_tasks(explorer: Explorer, runs: list[Path]) -> None:
 def test_one_task_two_supports(explorer: Explorer, runs: list[Path]) -> None:
     """A mask that one model trained on may be held out from another: Table 1 has 001100 in connected+ alone."""
     other = demo_run("quick/transformer-disconnected-seed0")
-    found = explorer.explore([runs[0], other], Task((0, 0, 1, 1, 0, 0), 8)).models
+    found = explorer.explore([runs[0], other], ComposedTask((0, 0, 1, 1, 0, 0), 8)).models
     assert [one.kind for one in found] == ["trained", "held_out"]
 
 
 def test_a_checkpoint_that_is_new_answers_once_it_was_described(tmp_path: Path) -> None:
     for support, name in (("connected+", "run"), ("disconnected", "other")):
         copy_demo_run(f"quick/hypertransformer-{support}-seed0", tmp_path / name)
-    explorer, task = Explorer(), Task(WEIGHTS, 8)
+    explorer, task = Explorer(), ComposedTask(WEIGHTS, 8)
     before = explorer.explore([tmp_path / "run"], task).models[0].y
     shutil.copy(tmp_path / "other" / "model.safetensors", tmp_path / "run")
     os.utime(tmp_path / "run" / "model.safetensors")
@@ -177,7 +177,7 @@ def test_checkpoints_elsewhere_are_not_read(tmp_path: Path, linked: str) -> None
 
 def test_a_fresh_teacher_and_other_draws(explorer: Explorer, runs: list[Path]) -> None:
     def labels(**more) -> tuple[float, ...]:
-        return explorer.explore([runs[0]], Task(WEIGHTS, 8, **more)).truth.y
+        return explorer.explore([runs[0]], ComposedTask(WEIGHTS, 8, **more)).truth.y
 
     assert labels() == labels()
     assert labels() != labels(draw=1)
@@ -186,12 +186,12 @@ def test_a_fresh_teacher_and_other_draws(explorer: Explorer, runs: list[Path]) -
 
 
 def test_more_context_keeps_what_was_there(explorer: Explorer, runs: list[Path]) -> None:
-    few, many = (explorer.explore([runs[0]], Task(WEIGHTS, n)).context.y for n in (3, 8))
+    few, many = (explorer.explore([runs[0]], ComposedTask(WEIGHTS, n)).context.y for n in (3, 8))
     np.testing.assert_allclose(many[:3], few, atol=1e-6)
 
 
 def test_a_line_along_an_input(explorer: Explorer, runs: list[Path]) -> None:
-    task = Task(WEIGHTS, 8, direction=2)
+    task = ComposedTask(WEIGHTS, 8, direction=2)
     scene = make_scene(task, explorer._load(runs[0]).teacher)
     x = np.asarray(scene.slice_x)
     np.testing.assert_allclose(x[:, 1], np.linspace(-np.sqrt(3), np.sqrt(3), len(x)), atol=1e-6)
@@ -202,26 +202,26 @@ def test_a_line_along_an_input(explorer: Explorer, runs: list[Path]) -> None:
 
 def test_what_is_met_for_the_first_time(explorer: Explorer, runs: list[Path]) -> None:
     """It has to be loaded or compiled, and is met once."""
-    explorer.explore([runs[0]], Task(WEIGHTS, 8))
+    explorer.explore([runs[0]], ComposedTask(WEIGHTS, 8))
     before = explorer.first_times
-    explorer.explore([runs[0]], Task(WEIGHTS, 8, draw=3))
+    explorer.explore([runs[0]], ComposedTask(WEIGHTS, 8, draw=3))
     explorer.describe(runs[0])
     assert explorer.first_times == before
-    explorer.explore([runs[0]], Task(WEIGHTS, 2))
+    explorer.explore([runs[0]], ComposedTask(WEIGHTS, 2))
     assert explorer.first_times == before + 1
 
 
 def test_moving_the_latent_compiles_nothing(
     explorer: Explorer, runs: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inferred = explorer.explore([runs[1]], Task(WEIGHTS, 8)).models[0].inferred
+    inferred = explorer.explore([runs[1]], ComposedTask(WEIGHTS, 8)).models[0].inferred
     traced = []
     kind = type(explorer.loaded[runs[1]].model)
     called = kind.__call__
     monkeypatch.setattr(kind, "__call__", lambda self, *args: traced.append(1) or called(self, *args))
-    explorer.explore([runs[1]], Task(WEIGHTS, 8), [tuple(2 * value for value in inferred)])
+    explorer.explore([runs[1]], ComposedTask(WEIGHTS, 8), [tuple(2 * value for value in inferred)])
     assert traced == []
-    explorer.explore([runs[1]], Task(WEIGHTS, 3))
+    explorer.explore([runs[1]], ComposedTask(WEIGHTS, 3))
     assert traced != [], "another length does"
 
 
@@ -236,7 +236,7 @@ def test_compiling_ahead_ends(explorer: Explorer, runs: list[Path]) -> None:
 
 def test_the_keys_that_the_page_reads(explorer: Explorer, runs: list[Path]) -> None:
     """Those of `static/explore.js` and `static/explore_plots.js`."""
-    answer = explorer.explore(runs, Task(WEIGHTS, 8))
+    answer = explorer.explore(runs, ComposedTask(WEIGHTS, 8))
     assert decode(encode(answer), Exploration) == answer
     found = plain(answer)
     assert set(found) == {"latent", "context", "truth", "slice", "ridge", "models"}
@@ -269,12 +269,12 @@ def test_the_keys_that_the_page_reads(explorer: Explorer, runs: list[Path]) -> N
 )
 def test_bad_tasks(explorer: Explorer, runs: list[Path], changes: dict, field: str) -> None:
     with pytest.raises(InputError, match=f"^{field} = "):
-        explorer.explore(runs, Task(**({"weights": WEIGHTS, "length": 8} | changes)))
+        explorer.explore(runs, ComposedTask(**({"weights": WEIGHTS, "length": 8} | changes)))
 
 
 def test_bad_latents(explorer: Explorer, runs: list[Path]) -> None:
     for latents in ([(1.0,)], [(float("inf"),) * 6], [(1e9,) * 6]):
         with pytest.raises(InputError, match=r"^latent = "):
-            explorer.explore([runs[1]], Task(WEIGHTS, 8), latents)
+            explorer.explore([runs[1]], ComposedTask(WEIGHTS, 8), latents)
     with pytest.raises(InputError, match="none to change"):
-        explorer.explore([runs[0]], Task(WEIGHTS, 8), [(1.0,) * 6])
+        explorer.explore([runs[0]], ComposedTask(WEIGHTS, 8), [(1.0,) * 6])

@@ -12,13 +12,13 @@ from urllib.parse import urlencode
 
 import pytest
 
-from recombine.below import names_below, open_below
 from recombine.errors import InputError
 from recombine.files import NotAFile, read_file
+from recombine.no_links import names_below, open_below
 from recombine.record.codec import encode
 from recombine.run import load
 from recombine.run.load import load_model
-from recombine.serve import live, live_verdicts
+from recombine.serve import live_verdicts, watch
 from recombine.serve.app import make_app
 from recombine.serve.explorer.explorer import Explorer
 from recombine.serve.library import Library
@@ -223,8 +223,8 @@ def test_a_race(place: Path, linked: str, torture: bool) -> None:
 
 def test_a_race_for_answers(place: Path, monkeypatch: pytest.MonkeyPatch, torture: bool) -> None:
     """The same through the server's routes, with no pause between looks at the directory."""
-    monkeypatch.setattr(live, "SECONDS_BETWEEN_LOOKS", 0.0)
-    monkeypatch.setattr(live, "PACE", 0.0)
+    monkeypatch.setattr(watch, "SECONDS_BETWEEN_LOOKS", 0.0)
+    monkeypatch.setattr(watch, "PACE", 0.0)
     monkeypatch.setattr(live_verdicts, "PACE", 0.0)
     served, run = place / "served", {"run": "study/run"}
     paths = [

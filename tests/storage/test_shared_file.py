@@ -11,9 +11,9 @@ from recombine.jobs.execute import execute_job
 from recombine.jobs.protocol import Job, JobPart
 from recombine.run.signals import StopSignal
 from recombine.storage import reference_files, shared_file
-from recombine.storage.directory import RunDirectory
 from recombine.storage.reference_files import reference_file, store_references
 from recombine.storage.shared_file import replace_shared
+from recombine.storage.writer import RunDirectory
 from tests.reliability.small_run import small_config
 
 

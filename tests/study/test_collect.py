@@ -9,7 +9,7 @@ import pytest
 from recombine.cli.main import main
 from recombine.errors import InputError
 from recombine.measure.scorecard import Scorecard
-from recombine.storage.directory import write_scorecard
+from recombine.storage.writer import write_scorecard
 from recombine.study.collect import collect
 from tests.reliability.small_run import finish, small_config
 

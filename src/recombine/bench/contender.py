@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from recombine.bench.contender_process import Entry
+from recombine.bench.contender_process import Contestant
 from recombine.bench.matmul import NUMPY_SIZE
 from recombine.bench.setting import MatmulSetting, OurSetting, PeerSetting
 from recombine.config.schema import Config, TrunkConfig
@@ -22,15 +22,15 @@ NUMBERS_AT_ONCE = 2**17
 LEAST_FLOPS = 5e9  # in a step of JAX's products: with fewer, the call would be measured and not the products
 
 
-def enter(name: str, config: Config, threads: int, entered_as: str | None = None) -> Entry:
+def enter(name: str, config: Config, threads: int, entered_as: str | None = None) -> Contestant:
     """The entry of a contender that trains this configuration, with so many threads in all."""
     entered_as = entered_as or name
     if name in PEERS:
         setting = PeerSetting.from_config(config)
-        return Entry(entered_as, f"recombine.bench.peer.{name}", setting, thread_environment(threads))
+        return Contestant(entered_as, f"recombine.bench.peer.{name}", setting, thread_environment(threads))
     setting = _our_setting(name, config, threads)
     processes = threads if name == SIDE_BY_SIDE else 1
-    return Entry(entered_as, "recombine.bench.ours", setting, thread_environment(setting.threads), processes)
+    return Contestant(entered_as, "recombine.bench.ours", setting, thread_environment(setting.threads), processes)
 
 
 def limit_settings(config: Config) -> dict[str, MatmulSetting]:
@@ -46,9 +46,9 @@ def limit_settings(config: Config) -> dict[str, MatmulSetting]:
     }
 
 
-def enter_limits(settings: Mapping[str, MatmulSetting], threads: int) -> list[Entry]:
+def enter_limits(settings: Mapping[str, MatmulSetting], threads: int) -> list[Contestant]:
     environment = thread_environment(threads)
-    return [Entry(name, "recombine.bench.matmul", setting, environment) for name, setting in settings.items()]
+    return [Contestant(name, "recombine.bench.matmul", setting, environment) for name, setting in settings.items()]
 
 
 def thread_environment(threads: int) -> dict[str, str]:

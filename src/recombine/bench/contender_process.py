@@ -32,7 +32,7 @@ class OutOfTheRace(Exception):
 
 
 @dataclass(frozen=True)
-class Entry:
+class Contestant:
     """A contender as it enters the race."""
 
     name: str
@@ -48,7 +48,7 @@ class Entry:
 class ContenderProcess:
     """A process that answers: first `await_ready`, then `begin_turn` and `end_turn` for each turn."""
 
-    def __init__(self, entry: Entry):
+    def __init__(self, entry: Contestant):
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed in __exit__)
         self._process = subprocess.Popen(
             python_command("recombine.bench.contender_main"),

@@ -14,7 +14,7 @@ from recombine.bench.contender_process import (
     SECONDS_TO_ANSWER,
     SECONDS_TO_START,
     ContenderProcess,
-    Entry,
+    Contestant,
     OutOfTheRace,
 )
 from recombine.bench.message import Failed, Missing, Ready, Turn
@@ -43,7 +43,7 @@ class RaceResult(Record, frozen=True):
 
 
 def race(
-    entries: Sequence[Entry],
+    entries: Sequence[Contestant],
     steps: int,
     repeats: int,
     report: Report = lambda _: None,
@@ -68,7 +68,7 @@ def race(
 class _Racer:
     """A contender during the race: its processes, and its result so far."""
 
-    def __init__(self, entry: Entry):
+    def __init__(self, entry: Contestant):
         self.entry, self.name = entry, entry.name
         self.processes: list[ContenderProcess] = []
         self.result = RaceResult(entry.name)

@@ -113,7 +113,7 @@ class Comparison(Record, frozen=True):
         return {name: row for name, row in self.contenders.items() if isinstance(row, MeasuredContender)}
 
 
-class Point(Record, frozen=True):
+class ScalingPoint(Record, frozen=True):
     """The seconds of a training step at one value of a field."""
 
     value: int
@@ -124,7 +124,7 @@ class Sweep(Record, frozen=True):
     """The cost of a training step as one field of the configuration grows."""
 
     field: str
-    points: tuple[Point, ...]
+    points: tuple[ScalingPoint, ...]
     failures: dict[int, str]
     """The reason, for each value that could not be measured."""
     exponent: float | None

@@ -6,7 +6,7 @@ from statistics import linear_regression, median
 
 from recombine.bench.contender import enter
 from recombine.bench.race import Report, race
-from recombine.bench.result import Point, Scaling, Sweep
+from recombine.bench.result import Scaling, ScalingPoint, Sweep
 from recombine.config.schema import Config
 from recombine.config.toml import override
 
@@ -42,12 +42,12 @@ def _sweep(
     names = {value: f"{name}={value}" for value in values}
     entries = [enter("fast", override(config, {section: {name: value}}), threads, names[value]) for value in values]
     results = race(entries, steps, repeats, report)
-    points: list[Point] = []
+    points: list[ScalingPoint] = []
     failures: dict[int, str] = {}
     for value in values:
         result = results[names[value]]
         if result.out is None:
-            points.append(Point(value, median(turn.seconds / turn.steps for (turn,) in result.rounds)))
+            points.append(ScalingPoint(value, median(turn.seconds / turn.steps for (turn,) in result.rounds)))
         else:
             failures[value] = result.out.reason
     exponent = fitted_exponent([(point.value, point.seconds) for point in points])

@@ -27,12 +27,12 @@ class Export:
         if not self.runs:
             raise InputError("runs", "", "name at least one run directory")
         from recombine.files import check_output, make_output_directory
-        from recombine.jobs.sweep import LIST, has_list
         from recombine.model.custom import import_model
         from recombine.run.export import check_export, export_runs
         from recombine.run.machine import prepare
         from recombine.storage.archive import SUFFIX
         from recombine.storage.source import require_runs
+        from recombine.storage.sweep_list import LIST, has_list
 
         prepare()
         if self.model:

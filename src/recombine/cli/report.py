@@ -38,7 +38,7 @@ class Report:
         from recombine.run.machine import prepare
 
         prepare()
-        from recombine.page.write import write_report
+        from recombine.page.write_report import write_report
         from recombine.study.collect import study_notes
         from recombine.terminal.tables import print_scores, print_verdicts
 

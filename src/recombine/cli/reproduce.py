@@ -16,7 +16,7 @@ from recombine.terminal.output import note, print_json, print_line
 
 if TYPE_CHECKING:
     from recombine.config.schema import Config
-    from recombine.jobs.catalog import Entry
+    from recombine.jobs.catalog import CatalogRun
     from recombine.run.signals import StopSignal
 
 SEEDS: dict[Preset, int] = {"smoke": 1, "quick": 1, "paper": 3}
@@ -48,7 +48,7 @@ class Reproduce:
 
     def run(self) -> None:
         from recombine.run.machine import available_cores, prepare
-        from recombine.storage.directory import check_run_path
+        from recombine.storage.writer import check_run_path
 
         # Before a model of the user's own is imported, which may start JAX. `smoke` is nearly all compiling.
         prepare(1 if self.dry_run else None, compile_quickly=self.preset == "smoke")
@@ -78,7 +78,7 @@ class Reproduce:
             failed = run_interruptibly(lambda stop: self._train(wanted, out, stop), note)
             self._finish(out, failed)
 
-    def _entries(self) -> "list[Entry]":
+    def _entries(self) -> "list[CatalogRun]":
         from recombine.jobs.catalog import catalog
         from recombine.storage.reader import read_tables
 
@@ -101,14 +101,14 @@ class Reproduce:
     def _train(self, wanted: "dict[str, Config]", out: Path, stop: "StopSignal") -> dict[str, str]:
         """Execute what is missing; the errors of the runs that failed."""
         from recombine.jobs.plan import jobs_to_do
-        from recombine.page.live import LiveReport
+        from recombine.page.live_report import LiveReport
 
         jobs = jobs_to_do(wanted, out, ["scorecard"], self.resume_anyway)
         report = LiveReport([out], out / "report")
         return execute_jobs(jobs, self.where, out, wanted, stop, report.watch)
 
     def _finish(self, out: Path, failed: dict[str, str]) -> None:
-        from recombine.page.write import write_report
+        from recombine.page.write_report import write_report
         from recombine.study.summary import final_scores
         from recombine.terminal.tables import print_scores, print_verdicts
 
@@ -126,7 +126,7 @@ class Reproduce:
         if failed:
             raise Failed(f"{len(failed)} of the runs failed: {', '.join(failed)}")
 
-    def _estimate(self, entries: "Sequence[Entry]", out: Path, workers: int) -> None:
+    def _estimate(self, entries: "Sequence[CatalogRun]", out: Path, workers: int) -> None:
         from recombine.jobs.estimate import seconds_per_run, total_seconds
         from recombine.storage.reader import is_done
         from recombine.storage.source import DirectorySource

@@ -53,7 +53,7 @@ class Run:
 
     def run(self) -> None:
         from recombine.run.machine import available_cores, prepare
-        from recombine.storage.directory import check_run_path
+        from recombine.storage.writer import check_run_path
 
         runs = self._runs()
         prepare(1 if self.dry_run else None)
@@ -102,10 +102,10 @@ class Run:
 
     def _train(self, runs: "list[SweepRun]", out: Path, stop: "StopSignal") -> dict[str, str]:
         from recombine.jobs.plan import jobs_to_do
-        from recombine.jobs.sweep import write_list
+        from recombine.storage.sweep_list import write_list
 
         wanted = {run.name: run.config for run in runs}
-        write_list(out, runs)
+        write_list(out, (run.line() for run in runs))
         jobs = jobs_to_do(wanted, out, ["selection"], self.resume_anyway)
         return execute_jobs(jobs, self.where, out, wanted, stop)
 
@@ -153,7 +153,7 @@ class Results:
     """Print JSON."""
 
     def run(self) -> None:
-        from recombine.jobs.sweep import LIST, has_list
+        from recombine.storage.sweep_list import LIST, has_list
 
         check_size("top", self.top, most=10**6)
         if not has_list(self.directory):

@@ -63,7 +63,7 @@ class Design:
     """Print JSON, which --support reads back from a file."""
 
     def run(self) -> None:
-        from recombine.support.design import design_support
+        from recombine.support.random_support import design_support
         from recombine.terminal.tables import print_support
 
         check_seed("seed", self.seed)
@@ -108,7 +108,7 @@ class Sample:
         support = parse_support(self.support, self.held_out)
         support.masks_of(self.split)  # refuses `ood` where nothing is held out
         task = TaskConfig(support, self.input_dim, self.hidden_dim, self.length)
-        from recombine.task.dataset import sample_dataset, save_dataset
+        from recombine.task.episode_file import sample_dataset, save_dataset
 
         arrays = sample_dataset(task, self.split, self.episodes, self.seed)
         save_dataset(self.out, arrays)

@@ -53,7 +53,7 @@ class Train:
         config = self._config()
         out = self.out or Path("runs") / f"{self.preset}-{config.model.label}-seed{config.seed}"
         from recombine.run.machine import prepare
-        from recombine.storage.directory import check_run_path
+        from recombine.storage.writer import check_run_path
 
         check_run_path(out)
         prepare(self.threads, self.devices)

@@ -6,7 +6,7 @@ from statistics import fmean
 
 import altair as alt
 
-from recombine.bench.result import Point, Scaling, Sweep
+from recombine.bench.result import Scaling, ScalingPoint, Sweep
 from recombine.figure.theme import BLUE, FONT, INK, ORANGE, PAPER
 
 TITLES = {
@@ -55,14 +55,14 @@ def _panel(scaling: Sequence[Scaling], field: str) -> alt.LayerChart | alt.Facet
     )
 
 
-def _datum(model: str, point: Point) -> dict[str, str | float]:
+def _datum(model: str, point: ScalingPoint) -> dict[str, str | float]:
     return {"model": model, "value": point.value, "ms": 1e3 * point.seconds}
 
 
-def _fitted(sweep: Sweep) -> list[Point]:
+def _fitted(sweep: Sweep) -> list[ScalingPoint]:
     """The two ends of the fitted power law, which passes through the centre of the points."""
     if sweep.exponent is None:
         return []
     first, last = sweep.points[0].value, sweep.points[-1].value
     center = fmean(log(point.value) for point in sweep.points), fmean(log(point.seconds) for point in sweep.points)
-    return [Point(value, exp(center[1] + sweep.exponent * (log(value) - center[0]))) for value in (first, last)]
+    return [ScalingPoint(value, exp(center[1] + sweep.exponent * (log(value) - center[0]))) for value in (first, last)]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from recombine.figure.panel import Panel, loss_domain, training_domain
 from recombine.record.score import MetricsRow
 from recombine.study.collect import Study
-from recombine.study.panel_d import COMPARED, outside_both
+from recombine.study.panel_d_masks import COMPARED, outside_both
 from recombine.study.series import Series, over_training, reference_series
 
 CONTROL_FLOORS = (0.5, 0.0, -0.5, -1.0)

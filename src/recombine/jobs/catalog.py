@@ -21,7 +21,7 @@ def safe_name(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogRun:
     """One run, and the panels it is for."""
 
     config: Config
@@ -35,7 +35,7 @@ class Entry:
 
 def catalog(
     preset: Preset, changes: Mapping[str, Any], seeds: Sequence[int], custom: CustomModelConfig | None = None
-) -> list[Entry]:
+) -> list[CatalogRun]:
     """The runs of a reproduction, in the order in which they are worth most.
 
     First both models on the main support (panels A, B, C and the appendix), for every seed; then on the connected and
@@ -47,16 +47,16 @@ def catalog(
     configs = {kind: _config(preset, kind, changes) for kind in MODEL_CONFIGS}
     models = [*configs.values(), *([_custom_config(preset, custom, changes)] if custom else [])]
     support = configs["transformer"].task.support
-    entries = [Entry(model, "A B C appendix") for model in models]
+    entries = [CatalogRun(model, "A B C appendix") for model in models]
     if support.name == paper.DEFAULT_SUPPORT:  # on any other support there is no panel D
         for name in ("connected", "disconnected"):
-            entries += [Entry(override(model, {"task": {"support": name}}), "D") for model in models]
+            entries += [CatalogRun(override(model, {"task": {"support": name}}), "D") for model in models]
     hyper = configs["hypertransformer"]
     if support.num_modules <= hyper.task.input_dim:
-        entries.append(Entry(override(configs["transformer"], {"model": {"given_latent": True}}), "interventions"))
+        entries.append(CatalogRun(override(configs["transformer"], {"model": {"given_latent": True}}), "interventions"))
     if custom is None or custom.kind != BOTTLENECK:
         options = tuple(asdict(hyper.model).items())
-        entries.append(Entry(replace(hyper, model=CustomModelConfig(BOTTLENECK, options)), "bottleneck"))
+        entries.append(CatalogRun(replace(hyper, model=CustomModelConfig(BOTTLENECK, options)), "bottleneck"))
     if custom and len({entry.name for entry in entries}) < len(entries):
         raise InputError("model", custom.kind, f"{custom.label} is the name of a model of ours; rename the class")
     ranks = list(dict.fromkeys(entry.panels for entry in entries))

@@ -30,12 +30,13 @@ from recombine.config.preset import Preset, preset_config
 from recombine.config.schema import Config
 from recombine.config.toml import Tables, override, read_toml
 from recombine.errors import InputError, suggestion
+from recombine.record.sweep import SweepLine
 
 MOST_CONFIGURATIONS = 100_000
 OWN_TABLES = ("grid", "each", "exclude")  # of a grid file; the others are a configuration's
 LONGEST_NAME = 160  # of a directory's 255 bytes, which a file system allows
 
-Point = Mapping[str, Any]
+GridPoint = Mapping[str, Any]
 """The fields in which a configuration of the grid differs from the others, and their values."""
 
 
@@ -45,10 +46,10 @@ class Grid:
 
     fields: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     each: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    exclude: Sequence[Point] = ()
+    exclude: Sequence[GridPoint] = ()
     changes: Mapping[str, Any] = field(default_factory=dict)
 
-    def points(self) -> Iterator[Point]:
+    def points(self) -> Iterator[GridPoint]:
         """The combinations that are not excluded, the last field changing fastest."""
         names = list(self.fields)
         singles = [{}] + [{name: value} for name, values in self.each.items() for value in values]
@@ -65,7 +66,13 @@ class SweepRun:
 
     name: str
     config: Config
-    point: Point
+    point: GridPoint
+
+    def line(self) -> SweepLine:
+        """The run as `sweep.jsonl` lists it."""
+        seed = self.config.seed
+        configuration = self.name.removesuffix(f"-seed{seed}")
+        return SweepLine(self.name, configuration, seed, dict(self.point), self.config.optimizer.num_steps)
 
 
 def paper_grid(kind: str) -> Grid:
@@ -185,7 +192,7 @@ def sweep_runs(grid: Grid, preset: Preset, seeds: Sequence[int], sample: int | N
 
     `sample`: so many configurations, drawn at random; the same ones every time.
     """
-    points: list[Point] = []
+    points: list[GridPoint] = []
     for point in grid.points():
         points.append(point)
         if len(points) > MOST_CONFIGURATIONS:
@@ -195,7 +202,7 @@ def sweep_runs(grid: Grid, preset: Preset, seeds: Sequence[int], sample: int | N
     if sample is not None and sample < len(points):
         chosen = sorted(random.Random(0).sample(range(len(points)), sample))
         points = [points[i] for i in chosen]
-    configs: dict[Config, Point] = {}
+    configs: dict[Config, GridPoint] = {}
     for point in points:
         configs.setdefault(_config(grid, preset, point), point)  # a single change to what it is anyway: once
     shown = [name for name in (*grid.fields, *grid.each) if name != "model.kind"]
@@ -211,7 +218,7 @@ def sweep_runs(grid: Grid, preset: Preset, seeds: Sequence[int], sample: int | N
     return runs
 
 
-def _config(grid: Grid, preset: Preset, point: Point) -> Config:
+def _config(grid: Grid, preset: Preset, point: GridPoint) -> Config:
     nested: Tables = {}
     for name, value in point.items():
         *tables, last = name.split(".")
@@ -246,7 +253,7 @@ def short_names(fields: Sequence[str]) -> dict[str, str]:
     return {name: (short if last.count(short) == 1 else name) for name, short in zip(fields, last, strict=True)}
 
 
-def _name(config: Config, point: Point, shown: Sequence[str]) -> str:
+def _name(config: Config, point: GridPoint, shown: Sequence[str]) -> str:
     """The model and the values, fit for a directory's name."""
     words = short_names(shown)
     values = ",".join(f"{words[name]}={_safe(point[name])}" for name in shown if name in point)

@@ -15,11 +15,11 @@ from recombine.model.interface import Model
 from recombine.record.score import Score, SplitScore
 from recombine.record.sweep import Selection, SelectionScores
 from recombine.run.load import TrainedModel
-from recombine.storage.directory import write_selection
-from recombine.storage.measured_by import SELECTION, code_of
+from recombine.storage.measuring_code import SELECTION, code_of
 from recombine.storage.reader import SELECTION_FORMAT, last_row, read_selection
 from recombine.storage.shared_file import Writing
 from recombine.storage.source import RunSource, open_run
+from recombine.storage.writer import write_selection
 from recombine.support.split import TEACHER_SPLITS
 from recombine.task.evaluation import evaluation_splits, selection_episodes
 from recombine.task.teacher import config_teacher

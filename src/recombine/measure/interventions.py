@@ -1,7 +1,7 @@
 """Interventions: is it inference or execution that fails?
 
 *A model with a latent.* Its latent is replaced before it is executed: by what the true latent maps to (see
-`recombine.measure.modules`), by another task's, by the middle between two tasks' inferred latents.
+`recombine.measure.module_recovery`), by another task's, by the middle between two tasks' inferred latents.
 
 *A transformer.* At one point of the residual stream, the subspace that the probe reads is set to the value that decodes
 to the true latent, by the smallest change that does it; or to another task's. The control is a change of the same
@@ -17,11 +17,11 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from recombine.measure.evaluated import EvaluatedModel
-from recombine.measure.modules import AffineMap, execute_many, fit_map, scaled_latent
+from recombine.measure.module_recovery import AffineMap, execute_many, fit_map, scaled_latent
 from recombine.measure.predict import in_chunks
 from recombine.measure.r2 import explained, score
 from recombine.measure.ridge import Ridge
-from recombine.model.batch import given_latent
+from recombine.model.forward import given_latent
 from recombine.model.interface import BatchOutput, LatentModel
 from recombine.model.trunk import TrunkModel
 from recombine.numerics import exact_jit

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from recombine.config.schema import ComputeConfig, Config
-from recombine.model.batch import PLAIN, forward_batch, given_latent
+from recombine.model.forward import PLAIN, forward_batch, given_latent
 from recombine.model.interface import BatchOutput, Model
 from recombine.numerics import exact_jit
 from recombine.task.episode import Episode

@@ -9,10 +9,10 @@ from typing import Any
 
 from recombine.config.schema import Config
 from recombine.measure.active_modules import measure_active_modules
+from recombine.measure.context_probe import TokenProbes, measure_token_probes
 from recombine.measure.evaluated import EvaluatedModel
 from recombine.measure.interventions import Interventions, measure_interventions
-from recombine.measure.modules import Recovery, measure_modules
-from recombine.measure.token_probe import TokenProbes, measure_token_probes
+from recombine.measure.module_recovery import Recovery, measure_modules
 from recombine.model.build import count_parameters
 from recombine.model.interface import Model
 from recombine.record.codec import Record

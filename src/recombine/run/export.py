@@ -13,6 +13,7 @@ from recombine.record.codec import BadRecord, decode, encode
 from recombine.record.run_state import Environment, Start
 from recombine.run.load import load_model
 from recombine.storage.archive import SUFFIX, open_archive, split_path, write_archive
+from recombine.storage.integrity import MANIFEST, export_manifest, recorded
 from recombine.storage.reader import (
     LARGEST_SCORECARD,
     LARGEST_SMALL,
@@ -21,7 +22,6 @@ from recombine.storage.reader import (
     read_run,
     read_selection,
 )
-from recombine.storage.recorded import MANIFEST, export_manifest, recorded
 from recombine.storage.reference_files import reference_file
 from recombine.storage.source import (
     CONFIG,

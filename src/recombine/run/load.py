@@ -8,16 +8,16 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load
 
-from recombine.below import is_directory
 from recombine.config.schema import MODEL_CONFIGS, SHIPPED, Config, CustomModelConfig
 from recombine.config.toml import config_tables, parse_toml, stored_config
 from recombine.errors import InputError
 from recombine.files import NotAFile
 from recombine.model.interface import Model
 from recombine.model.weights import replace_arrays
+from recombine.no_links import is_directory
 from recombine.storage.checkpoint import DamagedCheckpoint, list_checkpoints, read_checkpoint
+from recombine.storage.integrity import check_exported
 from recombine.storage.reader import last_row, read_config
-from recombine.storage.recorded import check_exported
 from recombine.storage.source import CHECKPOINTS, CONFIG, METRICS, WEIGHTS, RunSource, open_run
 from recombine.train.step import State, state_shapes
 

@@ -15,8 +15,8 @@ from recombine.record.run_state import Identity
 from recombine.record.score import MetricsRow
 from recombine.run.load import LOSSES
 from recombine.storage.checkpoint import Checkpoint, DamagedCheckpoint, list_checkpoints, read_checkpoint, set_aside
-from recombine.storage.directory import RunDirectory
 from recombine.storage.source import CONFIG, METRICS
+from recombine.storage.writer import RunDirectory
 
 
 def newest_checkpoint(directory: RunDirectory, say: Callable[[str], None]) -> Checkpoint | None:

@@ -28,8 +28,8 @@ from recombine.run.machine import identity, peak_memory, this_start
 from recombine.run.resume import last_metrics, newest_checkpoint, what_changed
 from recombine.run.signals import StopSignal
 from recombine.storage.checkpoint import Checkpoint, save_checkpoint
-from recombine.storage.directory import RunDirectory
 from recombine.storage.source import CONFIG, METRICS
+from recombine.storage.writer import RunDirectory
 from recombine.train.loop import Snapshot, check_devices, train
 from recombine.train.step import State, Tasks, config_tasks, init_state
 

@@ -16,7 +16,7 @@ from recombine.config.schema import Config
 from recombine.errors import InputError
 from recombine.run.signals import StopSignal
 from recombine.run.training import Progress, RunOptions, RunTraining, restore
-from recombine.storage.directory import RunDirectory
+from recombine.storage.writer import RunDirectory
 from recombine.train.loop import NonFiniteLoss, train_vmapped
 from recombine.train.step import compiled_part
 

@@ -25,14 +25,14 @@ from recombine.figure import theme
 from recombine.record.codec import Record, encode
 from recombine.serve.budget import BURST, PATIENCE, SHARE, Budget, Gate
 from recombine.serve.busy import Busyness
-from recombine.serve.explorer.exchange import TRUE, Descriptions, Exploration, Latent, Question, Task
+from recombine.serve.explorer.exchange import TRUE, ComposedTask, Descriptions, Exploration, Latent, Question
 from recombine.serve.explorer.process import ExplorerProcess, Refused, TooManyWaiting
 from recombine.serve.guard import Guard
 from recombine.serve.library import Library
-from recombine.serve.live import Watch, cancel
 from recombine.serve.live_verdicts import Verdicts
 from recombine.serve.run_summary import SeenRun
-from recombine.storage.curve import MEASURED, MOST_POINTS
+from recombine.serve.watch import Watch, cancel
+from recombine.storage.thinned_metrics import MEASURED, MOST_POINTS
 from recombine.study.statistics import t_quantile
 
 STATIC = Path(__file__).with_name("static")
@@ -243,8 +243,8 @@ def _load_vega() -> bytes:
     return vega().encode()
 
 
-def _task(given: QueryParams) -> Task:
-    return Task(
+def _task(given: QueryParams) -> ComposedTask:
+    return ComposedTask(
         weights=_numbers(given.get("weights", ""), "weights"),
         length=_integer(given.get("length", ""), "length"),
         draw=_integer(given.get("draw", "0"), "draw"),

@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 from recombine.config.toml import config_tables, differences
 from recombine.errors import InputError
-from recombine.jobs.sweep import read_list
 from recombine.record.codec import Record
 from recombine.record.sweep import Selection
-from recombine.serve.find import Finder, FoundSweep, joined
+from recombine.serve.discover import Finder, FoundSweep, joined
 from recombine.serve.run_summary import FileStamp, RunSummary, SeenRun, Stamp, may_be_killed, read_summary
-from recombine.storage.curve import MOST_POINTS, CurvePoint, read_curve
 from recombine.storage.reader import is_alive, read_selection
 from recombine.storage.source import DirectorySource
+from recombine.storage.sweep_list import read_list
+from recombine.storage.thinned_metrics import MOST_POINTS, CurvePoint, read_curve
 
 MOST_POINTS_KEPT = 150_000  # points of curves, of all runs together
 

@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from recombine.below import stat_below
 from recombine.config.schema import Config
 from recombine.config.toml import config_tables
 from recombine.errors import InputError
+from recombine.no_links import stat_below
 from recombine.record.codec import Record
-from recombine.storage.curve import curve_point
+from recombine.storage.integrity import recorded
 from recombine.storage.reader import is_alive, last_row, read_config, read_status
-from recombine.storage.recorded import recorded
 from recombine.storage.source import CONFIG, METRICS, SELECTION, STATUS, ArchiveSource, RunSource
+from recombine.storage.thinned_metrics import curve_point
 
 LONGEST_TEXT = 300  # characters of a text from a file
 

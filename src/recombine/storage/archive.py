@@ -14,9 +14,9 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 
-from recombine.below import is_regular
 from recombine.errors import InputError
 from recombine.files import NotAFile, regular_file, replacing
+from recombine.no_links import is_regular
 
 SUFFIX = ".zip"
 MOST_MEMBERS = 100_000

@@ -18,7 +18,6 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from recombine.below import is_directory, names_below
 from recombine.errors import InputError
 from recombine.files import (
     NotAFile,
@@ -29,6 +28,7 @@ from recombine.files import (
     sync_directory,
     write_new,
 )
+from recombine.no_links import is_directory, names_below
 from recombine.record.codec import BadRecord, convert, plain
 from recombine.record.run_state import Identity
 

@@ -16,10 +16,10 @@ from recombine.record.run_state import Environment, Identity, RunState, Status
 from recombine.record.score import MetricsRow
 from recombine.record.seal import Sealed, unseal
 from recombine.record.sweep import Selection
-from recombine.storage import measured_by
+from recombine.storage import measuring_code
 from recombine.storage.archive import open_archive, split_path
-from recombine.storage.measured_by import REFERENCES, code_of
-from recombine.storage.recorded import recorded
+from recombine.storage.integrity import recorded
+from recombine.storage.measuring_code import REFERENCES, code_of
 from recombine.storage.reference_files import stored_references
 from recombine.storage.source import (
     CONFIG,
@@ -111,7 +111,7 @@ def read_run(source: RunSource, scorecard: bool = True) -> StoredRun:
     references, notes = stored_references(source, config), list(found.notes)
     if made is None or made.sources == UNKNOWN:
         notes.append("made before the code of a run was recorded: by unknown code")
-    if sealed is not None and not sealed.measured_by(code_of(config, measured_by.SCORECARD)):
+    if sealed is not None and not sealed.measured_by(code_of(config, measuring_code.SCORECARD)):
         notes.append("other code than this measured its scorecard; `recombine eval` measures it again")
     if references is not None and not references.measured_by(package_digest(*REFERENCES)):
         notes.append("other code than this computed its references; `recombine eval` computes them again")

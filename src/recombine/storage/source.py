@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from recombine.below import is_directory, is_regular, names_below, stat_below
 from recombine.errors import InputError
 from recombine.files import read_end, read_file
+from recombine.no_links import is_directory, is_regular, names_below, stat_below
 from recombine.storage.archive import Archive, is_archive, is_plain_path, open_archive, split_path
 
 CONFIG, METRICS, TIMING, ENV, STATUS, LOCK, CHECKPOINTS = (

@@ -28,7 +28,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Point:
+class MeanPoint:
     """The mean over seeds at one x, and the band around it. No mean where a run's value is not finite: leaving that
     run out would flatter the model."""
 
@@ -104,7 +104,7 @@ def supports(study: Study) -> list[str]:
     return [name for name in first[:1] + others + first[1:] if name in present]
 
 
-def summarise(study: Study, series: Iterable[Series], chosen: Callable[[StoredRun], bool]) -> list[Point]:
+def summarise(study: Study, series: Iterable[Series], chosen: Callable[[StoredRun], bool]) -> list[MeanPoint]:
     """Mean and band over the chosen runs, for each model, name and x."""
     groups: dict[tuple[str, str, X], list[float | None]] = {}
     for one in series:
@@ -116,7 +116,7 @@ def summarise(study: Study, series: Iterable[Series], chosen: Callable[[StoredRu
     for (model, name, x), values in groups.items():
         numbers = all_or_none(values)
         low, high = band(numbers) or (None, None)
-        points.append(Point(model, name, x, fmean(numbers) if numbers else None, low, high, len(values)))
+        points.append(MeanPoint(model, name, x, fmean(numbers) if numbers else None, low, high, len(values)))
     order = {model: i for i, model in enumerate(models(study))}
     return sorted(points, key=lambda point: (order[point.model], point.x if isinstance(point.x, int) else 0))
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recombine.errors import InputError
 from recombine.jobs.grid import value_name
-from recombine.jobs.sweep import LIST, in_archive, read_list
 from recombine.record.codec import Record
 from recombine.record.sweep import SweepLine
 from recombine.storage.reader import last_row, read_selection, read_status
 from recombine.storage.source import ArchiveSource, DirectorySource, RunSource
+from recombine.storage.sweep_list import LIST, in_archive, read_list
 from recombine.study.statistics import band
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Splits: where an episode comes from."""
+"""Samples the episodes of a split: from masks trained on, masks held out, or a fresh teacher."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, get_args

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from recombine.measure.interventions import LatentInterventions, SubspaceInterventions
-from recombine.measure.modules import Recovery
+from recombine.measure.module_recovery import Recovery
 from recombine.record.codec import plain
 from recombine.record.score import ProbeScores
 from recombine.run.examine import Examined

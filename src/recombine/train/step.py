@@ -14,8 +14,8 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from recombine.config.schema import ComputeConfig, Config, MeasureConfig
-from recombine.model.batch import PLAIN, given_latent, predict_batch, products
 from recombine.model.build import build_model
+from recombine.model.forward import PLAIN, given_latent, predict_batch, products
 from recombine.model.interface import Model
 from recombine.model.trunk import TrunkModel
 from recombine.numerics import exact_jit

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from recombine.errors import InputError
-from recombine.jobs.executor.slurm_queue import FOLDER, Options, Queue, Task
+from recombine.jobs.executor.slurm_queue import FOLDER, Options, Queue, QueuedTask
 from recombine.jobs.protocol import Job, JobEvent, News, retried
 from recombine.run.signals import StopSignal
 from recombine.storage.reader import last_row, read_status
@@ -83,7 +83,7 @@ def _refused(error: InputError, last: bool) -> News:
     return News(kind="said", text=f"{error.expected}; waiting to submit it again")
 
 
-def _news(task: Task, in_queue_as_running: bool) -> Iterator[JobEvent]:
+def _news(task: QueuedTask, in_queue_as_running: bool) -> Iterator[JobEvent]:
     """What a run's directory says of its progress."""
     source = DirectorySource(task.job.path)
     status = read_status(source)

@@ -66,7 +66,7 @@ def check_slurm() -> Any:
 
 
 @dataclass
-class Task:
+class QueuedTask:
     """A job in SLURM's hands."""
 
     job: Job
@@ -107,14 +107,14 @@ class Queue:
             return said
         raise InputError("executor", "slurm", f"SLURM would not take the runs: {said[-300:]}")
 
-    def submit(self, jobs: Sequence[Job], others: Collection[str] = ()) -> dict[str, Task]:
+    def submit(self, jobs: Sequence[Job], others: Collection[str] = ()) -> dict[str, QueuedTask]:
         """The tasks by their numbers in the queue, which are written down before anything else can happen to them.
 
         `others` are in the queue already. SLURM bounds how many tasks of one array run at a time; if there would be too
         many of several arrays, each begins when those before it have ended.
         """
         make_directories(self.folder)
-        tasks: dict[str, Task] = {}
+        tasks: dict[str, QueuedTask] = {}
         bounded = self.workers is not None and len(jobs) + len(others) > self.workers
         for array in (jobs[i : i + MOST_IN_ARRAY] for i in range(0, len(jobs), MOST_IN_ARRAY)):
             before = sorted({_array(one) for one in (*others, *tasks)}) if bounded else []
@@ -133,19 +133,19 @@ class Queue:
                 said = " ".join(str(error).split())
                 self.cancel(tasks)
                 raise InputError("executor", "slurm", f"SLURM did not take it: {said[-300:]}") from error
-            found = {str(one.job_id): Task(job) for one, job in zip(submitted, array, strict=True)}
+            found = {str(one.job_id): QueuedTask(job) for one, job in zip(submitted, array, strict=True)}
             lines = [json.dumps({"id": identity, "name": task.job.name}) for identity, task in found.items()]
             append(self.folder / LIST, "".join(f"{line}\n" for line in lines).encode())
             tasks |= found
         return tasks
 
-    def find(self, jobs: Sequence[Job]) -> dict[str, Task]:
+    def find(self, jobs: Sequence[Job]) -> dict[str, QueuedTask]:
         """The jobs that an earlier coordinator submitted and that are still in the queue."""
         states = self.states()
         if states is None:
             raise InputError("executor", "slurm", "SLURM does not answer (squeue); try again later")
         names, listed = {job.name: job for job in jobs}, self._listed()
-        found = {one: Task(names[listed[one]]) for one in states if listed.get(one) in names}
+        found = {one: QueuedTask(names[listed[one]]) for one in states if listed.get(one) in names}
         # Those that are ours and not listed: a coordinator was killed before it could write them down.
         self.cancel({one: None for one in states if one not in listed})
         return found
@@ -169,7 +169,7 @@ class Queue:
             return None
         return dict(line.split() for line in answer.stdout.splitlines() if len(line.split()) == 2)
 
-    def outcome(self, identity: str, task: Task, states: Mapping[str, str] | None) -> News | None:
+    def outcome(self, identity: str, task: QueuedTask, states: Mapping[str, str] | None) -> News | None:
         """How a task ended, or None while it is not over."""
         with suppress(OSError, BadRecord):
             return decode(self._outcome_file(task.job).read_bytes(), News)
@@ -181,7 +181,7 @@ class Queue:
         error = f"left the queue without a word; its log: {FOLDER}/{identity}_0_log.err"
         return News(kind="failed", error=error)
 
-    def cancel(self, tasks: Mapping[str, Task | None]) -> None:
+    def cancel(self, tasks: Mapping[str, QueuedTask | None]) -> None:
         """Have the tasks save and leave, and wait for it."""
         if not tasks:
             return

@@ -18,7 +18,7 @@ TaskKind = Literal["trained", "held_out", "other", "control"]
 """The relation of a task to a model. `control`: the model was trained on another teacher."""
 
 
-class Task(Record, frozen=True):
+class ComposedTask(Record, frozen=True):
     """A task that a visitor composed."""
 
     weights: tuple[float, ...]
@@ -55,7 +55,7 @@ class Question(Record, frozen=True, kw_only=True, omit_defaults=True):
     """The runs. A path on disk can be any bytes, and JSON holds only text: on the way they are base64."""
     custom: tuple[str, ...] = ()
     """The custom classes that have to be imported for their models."""
-    task: Task | None = None
+    task: ComposedTask | None = None
     """With a task, the answer is an `Exploration`; without one, it is `Descriptions`."""
     latents: tuple[Latent | None, ...] = ()
     """For each model, a replacement for the latent that it infers."""

@@ -15,10 +15,11 @@ from recombine.config.schema import ComputeConfig
 from recombine.errors import InputError
 from recombine.measure.reference.baselines import RIDGE_STRENGTH
 from recombine.measure.ridge import fit_ridge
-from recombine.model.batch import predict_batch
+from recombine.model.forward import predict_batch
 from recombine.model.interface import LatentModel, Model, Trace
 from recombine.serve.explorer.exchange import (
     TRUE,
+    ComposedTask,
     ContextLabels,
     Exploration,
     Latent,
@@ -26,7 +27,6 @@ from recombine.serve.explorer.exchange import (
     Masks,
     ModelAnswer,
     ModelDescription,
-    Task,
     TaskKind,
     TrueLabels,
     check_latent,
@@ -83,7 +83,7 @@ class Explorer:
             latent_dim=run.latent_dim,
         )
 
-    def explore(self, paths: Sequence[Path], task: Task, latents: Sequence[Latent | None] = ()) -> Exploration:
+    def explore(self, paths: Sequence[Path], task: ComposedTask, latents: Sequence[Latent | None] = ()) -> Exploration:
         """Each model's predictions for a task. `latents` replaces the latents that the models infer."""
         if not 1 <= len(paths) <= MOST_RUNS:
             raise InputError("run", len(paths), f"one or {MOST_RUNS} of them")
@@ -117,7 +117,7 @@ class Explorer:
             for n in sorted(context_lengths(length), key=lambda n: abs(n - length + 1)):
                 if n not in self.compiled[path]:
                     weights = (1.0, *[0.0] * (run.config.task.num_modules - 1))
-                    self.explore([path], Task(weights, n))
+                    self.explore([path], ComposedTask(weights, n))
                     return True
         return False
 
@@ -207,7 +207,7 @@ def _ridge_r2(scene: Scene) -> float | None:
     return _r2(ridge(scene.query_x)[:, 0], scene)
 
 
-def _check_task(task: Task, runs: Sequence[ExploredModel]) -> None:
+def _check_task(task: ComposedTask, runs: Sequence[ExploredModel]) -> None:
     """Refuse a task that does not fit the models, and models that do not fit each other."""
     first = runs[0].config.task
     for name in ("input_dim", "hidden_dim", "num_modules", "episode_length"):
@@ -240,7 +240,7 @@ def _replacement(run: ExploredModel, latent: Latent | None, true: Numbers | None
     return jnp.asarray(values, jnp.float32)
 
 
-def _kind(task: Task, run: ExploredModel, teacher: Teacher) -> TaskKind:
+def _kind(task: ComposedTask, run: ExploredModel, teacher: Teacher) -> TaskKind:
     if not np.array_equal(run.teacher.theta, teacher.theta):
         return "control"
     support = run.config.task.support

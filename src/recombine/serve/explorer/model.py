@@ -9,15 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from recombine.below import is_directory, stat_below
 from recombine.config.schema import Config
 from recombine.errors import InputError
-from recombine.measure.modules import AffineMap, fit_map, scaled_latent
+from recombine.measure.module_recovery import AffineMap, fit_map, scaled_latent
 from recombine.measure.probe import fit_probe
 from recombine.measure.ridge import Ridge
 from recombine.measure.snapshot import forward_episodes
-from recombine.model.batch import given_latent
+from recombine.model.forward import given_latent
 from recombine.model.interface import LatentModel, Model
+from recombine.no_links import is_directory, stat_below
 from recombine.run.load import load_model
 from recombine.storage.archive import split_path
 from recombine.storage.checkpoint import list_checkpoints

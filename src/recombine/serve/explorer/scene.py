@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from recombine.serve.explorer.exchange import Task
+from recombine.serve.explorer.exchange import ComposedTask
 from recombine.stream import Stream, stream_key
 from recombine.task.episode import sample_input
 from recombine.task.teacher import Teacher, init_teacher
@@ -32,7 +32,7 @@ def context_lengths(trained_on: int) -> list[int]:
     return sorted({n for n in few if n <= 2 * trained_on} | {trained_on - 1})
 
 
-def task_latent(task: Task) -> Float[Array, "M"]:
+def task_latent(task: ComposedTask) -> Float[Array, "M"]:
     """The latent that Algorithm 1 makes from a point of the simplex: half-way to the mask's corner."""
     weights = np.asarray(task.weights, np.float64)  # the only weight may be smaller than float32 can hold
     return jnp.asarray(0.5 * (weights / weights.sum() + np.asarray(task.mask)), jnp.float32)
@@ -51,7 +51,7 @@ class Scene(NamedTuple):
     direction: Float[Array, "d"]
 
 
-def make_scene(task: Task, teacher: Teacher) -> Scene:
+def make_scene(task: ComposedTask, teacher: Teacher) -> Scene:
     """The scene of a task. With a longer context, the examples of the shorter one stay."""
     key, axis = stream_key(task.draw, Stream.explore), jnp.asarray(task.direction)
     return _draw(key, teacher, task_latent(task), task.length, axis)

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from recombine.measure.evaluated import EvaluatedModel
 from recombine.measure.predict import in_chunks
-from recombine.model.batch import given_latent
+from recombine.model.forward import given_latent
 from recombine.model.interface import Model
 from recombine.numerics import exact_jit
 from recombine.paper import PROBE_STRENGTH

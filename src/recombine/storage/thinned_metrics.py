@@ -3,7 +3,7 @@
 from recombine.errors import InputError
 from recombine.record.codec import BadRecord, Record, decode
 from recombine.record.score import MetricsRow
-from recombine.storage.recorded import recorded
+from recombine.storage.integrity import recorded
 from recombine.storage.source import RunSource
 from recombine.support.split import EVAL_SPLITS
 

@@ -21,8 +21,8 @@ from recombine.record.sweep import Selection, SelectionScores
 from recombine.run.examine import agree, examine, in_dist_r2, scorecard_of
 from recombine.run.export import check_export, export_runs
 from recombine.run.load import load_model
+from recombine.storage.integrity import recorded
 from recombine.storage.reader import last_row, read_run, read_scorecard, read_selection
-from recombine.storage.recorded import recorded
 from recombine.storage.reference_files import reference_file, references_of, stored_references
 from recombine.storage.source import open_run
 from tests.reliability.small_run import finish, small_config

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from recombine.jobs.protocol import JobEvent
-from recombine.page.write import write_report
+from recombine.page.write_report import write_report
 
 SECONDS_BETWEEN = 60.0
 

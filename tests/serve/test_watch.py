@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from recombine.serve import live
+from recombine.serve import watch
 from recombine.serve.library import Changes, Library
-from recombine.serve.live import Watch
+from recombine.serve.watch import Watch
 from tests.serve.demo_runs import copy_demo_run
 from tests.serve.server import Address, serving
 
@@ -147,9 +147,9 @@ class Directory(Library):
 
 
 def test_a_client_that_was_away_gets_what_it_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "SECONDS_BETWEEN_LOOKS", 0.0)
-    monkeypatch.setattr(live, "PACE", 0.0)
-    monkeypatch.setattr(live, "MOST_NEWS", 10)
+    monkeypatch.setattr(watch, "SECONDS_BETWEEN_LOOKS", 0.0)
+    monkeypatch.setattr(watch, "PACE", 0.0)
+    monkeypatch.setattr(watch, "MOST_NEWS", 10)
 
     async def told(watch: Watch, since: int, many: int) -> list[str]:
         async with aclosing(watch.follow(since)) as news:
@@ -177,9 +177,9 @@ def test_a_client_that_was_away_gets_what_it_missed(tmp_path: Path, monkeypatch:
 
 
 def test_the_news_that_are_kept_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "SECONDS_BETWEEN_LOOKS", 0.0)
-    monkeypatch.setattr(live, "PACE", 0.0)
-    monkeypatch.setattr(live, "MOST_CHARACTERS", 1_000)
+    monkeypatch.setattr(watch, "SECONDS_BETWEEN_LOOKS", 0.0)
+    monkeypatch.setattr(watch, "PACE", 0.0)
+    monkeypatch.setattr(watch, "MOST_CHARACTERS", 1_000)
 
     async def scenario() -> None:
         watch = Watch(Directory(tmp_path))
@@ -193,8 +193,8 @@ def test_the_news_that_are_kept_are_bounded(tmp_path: Path, monkeypatch: pytest.
 
 def test_nobody_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody watches: then the server does not look. While somebody watches, it looks again and again."""
-    monkeypatch.setattr(live, "SECONDS_BETWEEN_LOOKS", 0.001)
-    monkeypatch.setattr(live, "PACE", 0.0)
+    monkeypatch.setattr(watch, "SECONDS_BETWEEN_LOOKS", 0.001)
+    monkeypatch.setattr(watch, "PACE", 0.0)
 
     async def scenario() -> None:
         watch = Watch(Directory(tmp_path))
@@ -210,7 +210,7 @@ def test_nobody_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         after = watch.number
         await asyncio.sleep(0.2)
         assert watch.number == after
-        await live.cancel(watching)
+        await watch.cancel(watching)
 
     asyncio.run(scenario())
 

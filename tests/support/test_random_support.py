@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recombine.errors import InputError
-from recombine.support import design
-from recombine.support.design import design_support
+from recombine.support import random_support
+from recombine.support.random_support import design_support
 
 
 @given(st.integers(1, 7), st.integers(1, 7), st.integers(1, 40), st.booleans(), st.integers(0, 5), st.booleans())
@@ -15,13 +15,13 @@ def test_a_design_is_what_was_asked_for(
     num_modules: int, k: int, size: int, connected: bool, seed: int, grown: bool
 ) -> None:
     """By rejection, and (grown) by construction alone."""
-    tries, design.REJECTION_TRIES = design.REJECTION_TRIES, 0 if grown else 50
+    tries, random_support.REJECTION_TRIES = random_support.REJECTION_TRIES, 0 if grown else 50
     try:
         support = design_support(num_modules, k, size, connected, seed)
     except InputError:
         return
     finally:
-        design.REJECTION_TRIES = tries
+        random_support.REJECTION_TRIES = tries
     assert support.num_modules == num_modules
     assert len(support.masks) == size
     assert all(sum(mask) == k for mask in support.masks)

@@ -4,13 +4,12 @@
 differ. It is all that the results need besides the runs' own scores; no configuration has to be read.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from recombine.below import is_directory
 from recombine.errors import InputError
 from recombine.files import NotAFile, make_directories, read_file, remove_unfinished, replace_file
-from recombine.jobs.grid import SweepRun
+from recombine.no_links import is_directory
 from recombine.record.codec import BadRecord, decode, encode
 from recombine.record.sweep import SweepLine
 from recombine.storage.archive import Archive, is_plain_name, open_archive, split_path
@@ -19,13 +18,10 @@ LIST = "sweep.jsonl"
 LARGEST = 1 << 28
 
 
-def write_list(out: Path, runs: Sequence[SweepRun]) -> None:
+def write_list(out: Path, lines: Iterable[SweepLine]) -> None:
     """Add the runs to those that are listed already: a sweep can grow by seeds, or by more of its grid."""
     listed = {line.name: line for line in read_list(out)} if (out / LIST).exists() else {}
-    for run in runs:
-        configuration = run.name.removesuffix(f"-seed{run.config.seed}")
-        num_steps = run.config.optimizer.num_steps
-        listed[run.name] = SweepLine(run.name, configuration, run.config.seed, dict(run.point), num_steps)
+    listed |= {line.name: line for line in lines}
     make_directories(out)
     remove_unfinished(out / LIST)
     replace_file(out / LIST, "".join(f"{encode(line)}\n" for line in listed.values()).encode())

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from recombine.below import open_directory
 from recombine.errors import InputError
-from recombine.jobs.sweep import LIST
+from recombine.no_links import open_directory
 from recombine.serve.run_summary import NO_FILE, FileStamp, FoundRun, Stamp, path_stamp, run_stamp
 from recombine.storage.archive import SUFFIX, open_archive
 from recombine.storage.source import (
@@ -21,6 +20,7 @@ from recombine.storage.source import (
     DirectorySource,
     archive_runs,
 )
+from recombine.storage.sweep_list import LIST
 
 DEPTH = 4
 FILES = (CONFIG, METRICS, STATUS, SELECTION)  # in the order of a `Stamp`

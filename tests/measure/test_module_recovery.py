@@ -16,7 +16,7 @@ from recombine.measure.interventions import (
     predict_changed,
     smallest_change,
 )
-from recombine.measure.modules import fit_map, recover_modules, scaled_latent
+from recombine.measure.module_recovery import fit_map, recover_modules, scaled_latent
 from recombine.measure.predict import forward, predict
 from recombine.measure.probe import fit_probe
 from recombine.measure.ridge import Ridge
