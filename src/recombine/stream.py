@@ -30,6 +30,7 @@ class Stream(IntEnum):
     intervene = 12  # random subspaces
     explore = 13  # tasks that somebody composes; step 1 draws a fresh teacher
     trained_tasks = 14  # the tasks that references know as those of training
+    novel = 15  # the novel part: step 0 the inputs, step 1 the contexts
 
 
 def stream_key(seed: int | Int[Array, ""], stream: Stream, step: int | Int[Array, ""] = 0) -> Key[Array, ""]:

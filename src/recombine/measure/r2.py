@@ -37,7 +37,14 @@ def score(prediction: ArrayLike, episodes: Episode) -> Score:
         raise InputError("episodes", len(query_y), "R² is undefined: every query label equals its context's mean")
     nmse = float(error / spread)
     r2_variance = float(1 - error / variance) if variance > 0 else None  # a single context pair has no variance
-    return Score(1 - nmse, nmse, r2_variance, float(error / len(query_y)))
+    r2_sequence = _r2_by_sequence(predicted, query_y, context_y)
+    return Score(1 - nmse, nmse, r2_variance, float(error / len(query_y)), r2_sequence)
+
+
+def _r2_by_sequence(predicted: np.ndarray, query_y: np.ndarray, context_y: np.ndarray) -> float | None:
+    """The mean of 1 − error / variance, with the variance of all N labels of each episode."""
+    variance = np.column_stack([context_y, query_y]).var(axis=-1)
+    return float(np.mean(1 - (query_y - predicted) ** 2 / variance)) if (variance > 0).all() else None
 
 
 def score_by_mask(prediction: ArrayLike, episodes: Episode, masks: Sequence[Mask]) -> dict[str, MaskScore]:

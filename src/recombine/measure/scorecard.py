@@ -13,9 +13,11 @@ from recombine.measure.context_probe import TokenProbes, measure_token_probes
 from recombine.measure.evaluated import EvaluatedModel
 from recombine.measure.interventions import Interventions, measure_interventions
 from recombine.measure.module_recovery import Recovery, measure_modules
+from recombine.measure.novel import measure_novel
 from recombine.model.build import count_parameters
 from recombine.model.interface import Model
 from recombine.record.codec import Record
+from recombine.record.novel import NovelScores
 from recombine.record.number import Count, NumModules
 from recombine.record.score import Score
 
@@ -29,6 +31,7 @@ class Scorecard(Record, frozen=True, kw_only=True):
     step: Count
     num_parameters: int
     active_modules: dict[NumModules, Score]
+    novel: NovelScores | None = None
     probe_tokens: TokenProbes | None = None
     modules: Recovery | None = None
     interventions: Interventions | None = None
@@ -36,6 +39,7 @@ class Scorecard(Record, frozen=True, kw_only=True):
 
 MEASURES: Mapping[str, Callable[[EvaluatedModel], Any]] = {
     "active_modules": measure_active_modules,
+    "novel": measure_novel,
     "probe_tokens": measure_token_probes,
     "modules": measure_modules,
     "interventions": measure_interventions,

@@ -3,11 +3,15 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from msgspec import structs
+
 from recombine.config.schema import Config
+from recombine.measure.novel import NovelTasks, measure_snapshot_novel, snapshot_tasks
 from recombine.measure.predict import forward_episodes
 from recombine.measure.probe import fit_probe, score_probe
 from recombine.measure.r2 import score, score_by_mask
 from recombine.model.interface import Model
+from recombine.record.novel import NovelScores
 from recombine.record.score import LatentProbe, MetricsRow, ProbeScores, SplitScore
 from recombine.support.split import CONTROL_SPLITS, Split
 from recombine.task.episode import Episode
@@ -16,22 +20,23 @@ from recombine.task.teacher import Teacher
 
 
 class SnapshotEpisodes(NamedTuple):
-    """The episodes of each evaluation split, and those the probe is fitted on."""
+    """The episodes of each evaluation split, those the probe is fitted on, and those of the novel part."""
 
     splits: dict[Split, Episode]
     probe: Episode
+    novel: NovelTasks | None
 
 
 def snapshot_episodes(config: Config, teacher: Teacher) -> SnapshotEpisodes:
     splits: dict[Split, Episode] = {
         split: evaluation_episodes(config, teacher, split)[1] for split in evaluation_splits(config)
     }
-    return SnapshotEpisodes(splits, probe_episodes(config, teacher))
+    return SnapshotEpisodes(splits, probe_episodes(config, teacher), snapshot_tasks(config, teacher))
 
 
 def measure_parts(
     config: Config, model: Model, on: SnapshotEpisodes
-) -> Iterator[tuple[str, SplitScore | ProbeScores | None]]:
+) -> Iterator[tuple[str, SplitScore | ProbeScores | NovelScores | None]]:
     """The entries of a row of metrics, one by one: between two of them a run can be told to stop."""
     probe = fit_probe(forward_episodes(config, model, on.probe), on.probe.latent)
     decoded = {}
@@ -42,7 +47,9 @@ def measure_parts(
             masks = score_by_mask(output.y, episodes, config.task.support.masks_of(split))
             if probe is not None:
                 decoded[split] = score_probe(probe, output, episodes.latent)
-        yield split, SplitScore(total.r2, total.nmse, total.r2_variance, total.mse, masks)
+        yield split, SplitScore(**structs.asdict(total), masks=masks)
+    if on.novel is not None:
+        yield "novel", measure_snapshot_novel(config, model, on.novel)
     if probe is None:
         yield "probe", None
         return

@@ -3,6 +3,7 @@
 from typing import Any
 
 from recombine.record.codec import Record
+from recombine.record.novel import NovelScores
 from recombine.record.number import NumModules
 from recombine.record.score import Score
 
@@ -26,6 +27,7 @@ class ReferenceScores(Record, frozen=True, kw_only=True, omit_defaults=True):
     control: Score
     control_modules: Score
     active_modules: dict[NumModules, Score]
+    novel: NovelScores | None = None
 
     def split(self, split: str) -> Score | None:
         return getattr(self, split)

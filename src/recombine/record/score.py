@@ -1,11 +1,12 @@
 """Scores: what is measured at a snapshot, and the row of `metrics.jsonl` that they make."""
 
 from recombine.record.codec import Record
+from recombine.record.novel import NovelScores
 from recombine.record.number import Count, MaskName, Positive, Real
 from recombine.support.split import EVAL_SPLITS, Split
 
 
-class Score(Record, frozen=True):
+class Score(Record, frozen=True, omit_defaults=True):
     """How well a set of predictions fits."""
 
     r2: Real
@@ -17,6 +18,9 @@ class Score(Record, frozen=True):
     where the contexts have a single pair, and so no variance."""
     mse: Positive
     """The mean squared error, which is the training loss."""
+    r2_sequence: Real | None = None
+    """The mean over episodes of 1 − (y − ŷ)² / (the variance of the episode's N labels): as code of the paper's
+    authors averages it elsewhere. None in rows that were measured before it was."""
 
 
 class MaskScore(Record, frozen=True):
@@ -75,6 +79,8 @@ class MetricsRow(Record, frozen=True, kw_only=True, omit_defaults=True):
     control_modules: SplitScore
     probe: ProbeScores | None
     """None for a model that shows no residual stream."""
+    novel: NovelScores | None = None
+    """None where no mask is held out, and in rows that were measured before it was."""
 
     def split(self, split: str) -> SplitScore | None:
         return getattr(self, split)

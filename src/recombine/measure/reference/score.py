@@ -1,9 +1,11 @@
 """The references' scores on the episodes that the models of a run are scored on."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from recombine.config.schema import Config
+from recombine.measure.novel import novel_scores
 from recombine.measure.r2 import score
 from recombine.measure.reference.baselines import make_references, predict_reference
 from recombine.record.reference import REFERENCE_NAMES, References, ReferenceScores
@@ -25,4 +27,7 @@ def reference_scores(config: Config, names: Sequence[str] = REFERENCE_NAMES) -> 
         for name, reference in references.items():
             predicted = predict_reference(reference, teacher, episodes, "in_dist")
             found[name]["active_modules"][str(k)] = score(predicted, episodes)
+    for name, reference in references.items():
+        predict = partial(predict_reference, reference, teacher, split="ood")
+        found[name]["novel"] = novel_scores(config, teacher, predict)
     return {name: ReferenceScores(**scores) for name, scores in found.items()}

@@ -1,0 +1,180 @@
+"""The novel part of held-out tasks: does a model recombine modules, or blend whole trained tasks?
+
+As a function of its input, a held-out task is mostly a linear combination of trained tasks. A model that blends whole
+trained tasks predicts that combination without knowing any module. The rest is the novel part:
+
+    f = (projection on the span of the trained tasks and the constant) + (novel part)
+
+Only a model that combines modules in weight space predicts the novel part. The span is spanned by the principal
+directions of many trained tasks' functions, as many as explain 99.9 % of their variance.
+
+A context is shown with several queries. On these, prediction and truth are fitted by the span's directions (least
+squares), and what the fit leaves is compared. Both leave the same degrees of freedom, so no correction is needed.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+from numpy.typing import ArrayLike
+
+from recombine.config.schema import Config
+from recombine.measure.evaluated import EvaluatedModel
+from recombine.measure.predict import forward_episodes
+from recombine.measure.reference.trained_tasks import TrainedTasks, draw_tasks
+from recombine.model.interface import Model
+from recombine.numerics import exact_jit
+from recombine.record.novel import MaskNovel, NovelScore, NovelScores, pool_novel
+from recombine.stream import Stream, stream_key
+from recombine.support.masks import format_mask
+from recombine.task.episode import Episode, sample_input
+from recombine.task.sample import sample_masks
+from recombine.task.teacher import Teacher
+
+EXPLAINED, FINER = 0.999, 0.9999  # of the variance of trained tasks, by the span's directions
+NUM_INPUTS = 4_096  # on which functions are compared
+LEAST_QUERIES = 40  # for each context
+NUM_CONTEXTS = 200
+LEAST_CONTEXTS = 8
+
+
+class NovelTasks(NamedTuple):
+    """Held-out tasks, each with a context and several queries, and the span of the trained tasks at these queries."""
+
+    episodes: Episode
+    """Context after context, an episode for each query."""
+    mask: tuple[str, ...]
+    """Of each context."""
+    span: Float[np.ndarray, "contexts queries directions"]
+    """An orthonormal basis, for each context at its queries."""
+    finer: Float[np.ndarray, "contexts queries finer_directions"]
+
+
+def measure_novel(evaluated: EvaluatedModel) -> NovelScores | None:
+    """None where no mask is held out."""
+    return novel_scores(evaluated.config, evaluated.teacher, lambda episodes: evaluated.forward(episodes).y)
+
+
+def novel_scores(config: Config, teacher: Teacher, predict: Callable[[Episode], ArrayLike]) -> NovelScores | None:
+    """The scores of anything that predicts the query's label of every episode."""
+    if not config.task.support.held_out:
+        return None
+    tasks = novel_tasks(config, teacher)
+    prediction = predict(tasks.episodes)
+    return NovelScores(score_novel(prediction, tasks, tasks.span), score_novel(prediction, tasks, tasks.finer))
+
+
+def snapshot_tasks(config: Config, teacher: Teacher) -> NovelTasks | None:
+    """The tasks of a snapshot: a tenth as many episodes as all its other scores need."""
+    return novel_tasks(config, teacher, config.measure.episodes // 2) if config.task.support.held_out else None
+
+
+def measure_snapshot_novel(config: Config, model: Model, tasks: NovelTasks) -> NovelScores:
+    return NovelScores(score_novel(forward_episodes(config, model, tasks.episodes).y, tasks, tasks.span))
+
+
+def novel_tasks(config: Config, teacher: Teacher, most_episodes: int | None = None) -> NovelTasks:
+    """The held-out tasks of a run's seed. With a limit, the first of the same tasks."""
+    task = config.task
+    x = sample_input(stream_key(config.seed, Stream.novel), (NUM_INPUTS, task.input_dim))
+    functions = np.asarray(_label_inputs(draw_tasks(config.seed, teacher, task.support), x), np.float64)
+    span, finer = span_of(functions, EXPLAINED), span_of(functions, FINER)
+    num_queries = max(LEAST_QUERIES, 2 * finer.shape[1])
+    contexts = sample_masks(
+        config.seed, Stream.novel, teacher, task.support.held_out, task.episode_length, NUM_CONTEXTS, step=1
+    )
+    if most_episodes is not None:
+        count = max(LEAST_CONTEXTS, most_episodes // num_queries)
+        contexts = jax.tree.map(lambda array: array[:count], contexts)
+    masks = tuple(format_mask(task.support.held_out[i]) for i in np.asarray(contexts.mask_index))
+    where = np.arange(len(masks) * num_queries).reshape(len(masks), num_queries) % NUM_INPUTS
+    episodes = _with_queries(teacher, contexts, x, jnp.asarray(where))
+    return NovelTasks(episodes, masks, np.linalg.qr(span[where])[0], np.linalg.qr(finer[where])[0])
+
+
+def span_of(functions: Float[np.ndarray, "tasks inputs"], explained: float) -> Float[np.ndarray, "inputs directions"]:
+    """The constant, and the first principal directions of functions, as many as explain a share of their variance."""
+    centred = functions - functions.mean(axis=1, keepdims=True)
+    variances, combinations = (found[..., ::-1] for found in np.linalg.eigh(centred @ centred.T))
+    rank = int(np.searchsorted(np.cumsum(variances) / variances.sum(), explained)) + 1
+    directions = centred.T @ combinations[:, :rank] / np.sqrt(variances[:rank])
+    return np.column_stack([np.full(len(directions), len(directions) ** -0.5), directions])
+
+
+def score_novel(
+    prediction: ArrayLike, tasks: NovelTasks, span: Float[np.ndarray, "contexts queries directions"]
+) -> NovelScore:
+    """The score of one prediction for each query of each context, in float64."""
+    truth = np.asarray(tasks.episodes.query_y, np.float64).reshape(span.shape[:2])
+    error = np.asarray(prediction, np.float64).reshape(span.shape[:2]) - truth
+    novel, novel_error = _outside(truth, span), _outside(error, span)
+    freedom = span.shape[1] - span.shape[2]
+    sums = Sums(
+        variance=np.var(truth, axis=1, ddof=1),
+        novel=np.sum(novel**2, axis=1) / freedom,
+        predicted=np.sum((novel + novel_error) * novel, axis=1) / freedom,
+        novel_error=np.sum(novel_error**2, axis=1) / freedom,
+        error=np.mean(error**2, axis=1),
+    )
+    masks = {}
+    for mask in sorted(set(tasks.mask), reverse=True):
+        here = np.asarray([mask == other for other in tasks.mask])
+        masks[mask] = MaskNovel(int(here.sum()), *(float(values[here].mean()) for values in sums))
+    pooled = pool_novel(masks, masks)
+    assert pooled is not None, "a held-out task is no constant"
+    return NovelScore(
+        directions=span.shape[2] - 1,
+        slope_error=_standard_error(sums.predicted, sums.novel),
+        r2_error=_standard_error(sums.novel_error, sums.novel),
+        masks=masks,
+        **pooled._asdict(),
+    )
+
+
+class Sums(NamedTuple):
+    """Mean squares over the queries of each context; the fields are those of `MaskNovel`."""
+
+    variance: np.ndarray
+    novel: np.ndarray
+    predicted: np.ndarray
+    novel_error: np.ndarray
+    error: np.ndarray
+
+
+def _outside(values: Float[np.ndarray, "contexts queries"], span: np.ndarray) -> np.ndarray:
+    """What the span's directions leave of the values at each context's queries."""
+    inside = np.einsum("cqk,cpk,cp->cq", span, span, values, optimize=True)
+    return values - inside
+
+
+def _standard_error(numerator: np.ndarray, denominator: np.ndarray) -> float:
+    """Of Σ numerator / Σ denominator, over contexts: that of a ratio estimator, to first order."""
+    count, ratio = len(numerator), numerator.sum() / denominator.sum()
+    residual = numerator - ratio * denominator
+    return float(np.sqrt(count / (count - 1) * np.sum(residual**2)) / denominator.sum())
+
+
+@exact_jit
+def _label_inputs(tasks: TrainedTasks, x: Float[Array, "inputs d"]) -> Float[Array, "tasks inputs"]:
+    return tasks.labels(x)
+
+
+@exact_jit
+def _with_queries(
+    teacher: Teacher, contexts: Episode, x: Float[Array, "inputs d"], where: Int[Array, "contexts queries"]
+) -> Episode:
+    """An episode for each query: the context, and the query's input and label."""
+    query_x = x[where]
+    query_y = jax.vmap(teacher.label)(contexts.latent, query_x)
+    repeated = jax.tree.map(lambda array: jnp.repeat(array, where.shape[1], axis=0), contexts)
+    return Episode(
+        repeated.context_x,
+        repeated.context_y,
+        query_x.reshape(-1, x.shape[1]),
+        query_y.reshape(-1),
+        repeated.latent,
+        repeated.mask_index,
+    )

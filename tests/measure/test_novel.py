@@ -1,0 +1,194 @@
+"""The novel part: against NumPy and algebra, and where each reference has to stand."""
+
+from functools import cache
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy.special import erf
+
+from recombine.config.preset import preset_config
+from recombine.config.schema import Config
+from recombine.config.toml import override
+from recombine.measure.novel import NovelTasks, novel_scores, novel_tasks, score_novel, snapshot_tasks, span_of
+from recombine.measure.reference.baselines import make_references, predict_reference
+from recombine.measure.reference.trained_tasks import draw_tasks
+from recombine.record.novel import NovelScore, pool_novel
+from recombine.stream import Stream, stream_key
+from recombine.task.episode import sample_input
+from recombine.task.teacher import config_teacher
+
+CONFIG = override(preset_config("quick", "transformer"), {"task": {"episode_length": 32}})
+TEACHER = config_teacher(CONFIG)
+
+
+@cache
+def tasks() -> NovelTasks:
+    return novel_tasks(CONFIG, TEACHER)
+
+
+def label(W: np.ndarray, x: np.ndarray) -> np.ndarray:
+    u = x @ W.T
+    return (0.5 * u * (1 + erf(u / np.sqrt(2)))) @ np.asarray(TEACHER.a, float)
+
+
+def by_numpy(prediction: np.ndarray, explained: float) -> dict[str, float]:
+    """Slope, R², share and the error inside the span: from the teacher, the inputs and the predictions alone."""
+    x = np.asarray(sample_input(stream_key(CONFIG.seed, Stream.novel), (4_096, CONFIG.task.input_dim)), float)
+    trained = np.asarray(draw_tasks(CONFIG.seed, TEACHER, CONFIG.task.support).W, float)
+    functions = np.stack([label(W, x) for W in trained])
+    sizes, directions = np.linalg.svd(functions - functions.mean(1, keepdims=True), full_matrices=False)[1:]
+    rank = next(k for k in range(1, 99) if np.sum(sizes[:k] ** 2) >= explained * np.sum(sizes**2))
+    basis = np.vstack([np.ones(len(x)), directions[:rank]]).T
+    row = {tuple(point): i for i, point in enumerate(x)}
+
+    episodes = tasks().episodes
+    contexts, first = np.unique(np.asarray(episodes.latent), axis=0, return_index=True)
+    sums = np.zeros(6)
+    for start in first:
+        here = np.flatnonzero((np.asarray(episodes.latent) == np.asarray(episodes.latent)[start]).all(axis=1))
+        queries = np.asarray(episodes.query_x, float)[here]
+        z = np.asarray(episodes.latent, float)[start]
+        W = np.einsum("m,mhd->hd", z, np.asarray(TEACHER.theta, float))
+        truth = label(W / np.linalg.svd(W, compute_uv=False)[0], queries)
+        B = basis[[row[tuple(point)] for point in queries]]
+        residual = lambda f: f - B @ np.linalg.lstsq(B, f, rcond=None)[0]  # noqa: B023, E731
+        novel, error = residual(truth), residual(prediction[here] - truth)
+        free, n = len(here) - rank - 1, len(here)
+        whole = np.sum((prediction[here] - truth) ** 2) / n
+        variance = np.sum((truth - truth.mean()) ** 2) / (n - 1)
+        sums += [
+            novel @ novel / free,
+            residual(prediction[here]) @ novel / free,
+            error @ error / free,
+            whole,
+            variance,
+            1,
+        ]
+    novel, predicted, error, whole, variance, count = sums
+    assert count == len(contexts) == 200
+    return {
+        "share": novel / variance,
+        "slope": predicted / novel,
+        "r2": 1 - error / novel,
+        "span_error": (whole - error) / variance,
+    }
+
+
+@cache
+def few() -> NovelTasks:
+    """The first of the tasks."""
+    return novel_tasks(CONFIG, TEACHER, most_episodes=600)
+
+
+@cache
+def score_of(reference: str, finer: bool = False) -> NovelScore:
+    known = make_references(CONFIG.seed, TEACHER, CONFIG.task.support)[reference]
+    prediction = predict_reference(known, TEACHER, few().episodes, "ood")
+    return score_novel(prediction, few(), few().finer if finer else few().span)
+
+
+def test_the_same_numbers_from_numpy() -> None:
+    known = make_references(CONFIG.seed, TEACHER, CONFIG.task.support)["ridge"]
+    prediction = predict_reference(known, TEACHER, tasks().episodes, "ood")
+    for span, explained in ((tasks().span, 0.999), (tasks().finer, 0.9999)):
+        found = score_novel(prediction, tasks(), span)
+        for name, value in by_numpy(prediction, explained).items():
+            assert getattr(found, name) == pytest.approx(value, abs=1e-5), (name, explained)
+
+
+@pytest.mark.parametrize("reference", ["trained_task", "trained_covariance", "context_mean"])
+def test_blends_of_trained_tasks_have_none_of_it(reference: str) -> None:
+    """Up to the share of the trained tasks' variance that the span leaves out."""
+    assert score_of(reference).slope == pytest.approx(0, abs=0.06)
+    assert score_of(reference, finer=True).slope == pytest.approx(0, abs=0.02)
+    assert score_of(reference, finer=True).r2 < 0.05
+
+
+def test_the_oracle_has_all_of_it() -> None:
+    for reference in ("oracle", "known_latent"):
+        found = score_of(reference)
+        assert found.slope == pytest.approx(1, abs=1e-2)
+        assert found.r2 > 0.98
+        assert found.span_error == pytest.approx(0, abs=1e-2)
+
+
+@pytest.mark.parametrize(("inside", "outside"), [(0.0, 0.0), (1.0, 0.0), (0.3, 1.0), (1.0, 0.4), (2.0, -0.5)])
+def test_a_prediction_of_a_known_part(inside: float, outside: float) -> None:
+    """ŷ = inside · (part in the span) + outside · (novel part): the slope is `outside`, whatever `inside` is."""
+    span = tasks().span
+    truth = np.asarray(tasks().episodes.query_y, float).reshape(span.shape[:2])
+    part = np.stack([q @ (q.T @ f) for q, f in zip(span, truth, strict=True)])
+    found = score_novel((inside * part + outside * (truth - part)).ravel(), tasks(), span)
+    assert found.slope == pytest.approx(outside, abs=1e-9)
+    assert found.r2 == pytest.approx(1 - (1 - outside) ** 2, abs=1e-9)
+    assert (found.slope_error, found.r2_error) == pytest.approx((0, 0), abs=1e-9)
+
+
+def test_the_error_splits_into_the_parts_inside_and_outside() -> None:
+    found = score_of("ridge")
+    variance, error = (
+        sum(mask.contexts * getattr(mask, name) for mask in found.masks.values()) for name in ("variance", "error")
+    )
+    assert error / variance == pytest.approx(found.span_error + found.share * (1 - found.r2), abs=1e-12)
+
+
+def test_the_standard_error_is_that_of_a_bootstrap_over_contexts() -> None:
+    known = make_references(CONFIG.seed, TEACHER, CONFIG.task.support)["ridge"]
+    prediction = predict_reference(known, TEACHER, tasks().episodes, "ood").reshape(tasks().span.shape[:2])
+    whole = score_novel(prediction, tasks(), tasks().span)
+    rng = np.random.default_rng(0)
+    slopes, scores = [], []
+    for _ in range(300):
+        drawn = rng.integers(len(prediction), size=len(prediction))
+        query_y = np.asarray(tasks().episodes.query_y).reshape(prediction.shape)[drawn].ravel()
+        episodes = SimpleNamespace(query_y=query_y)
+        masks = tuple(tasks().mask[i] for i in drawn)
+        sample = NovelTasks(episodes, masks, tasks().span[drawn], tasks().finer)  # pyright: ignore[reportArgumentType]
+        found = score_novel(prediction[drawn], sample, sample.span)
+        slopes.append(found.slope)
+        scores.append(found.r2)
+    assert whole.slope_error == pytest.approx(np.std(slopes), rel=0.15)
+    assert whole.r2_error == pytest.approx(np.std(scores), rel=0.15)
+
+
+def test_masks_pool_to_the_whole_and_to_any_part() -> None:
+    found = score_of("ridge")
+    whole = pool_novel(found.masks, found.masks)
+    assert whole is not None
+    assert whole == (found.share, found.slope, found.r2, found.span_error)
+    (mask,) = list(found.masks)[:1]
+    one, here = pool_novel(found.masks, [mask]), found.masks[mask]
+    assert one is not None
+    assert one.slope == pytest.approx(here.predicted / here.novel)
+    assert pool_novel(found.masks, ["111111"]) is None
+
+
+def test_the_span_of_functions_is_the_smallest_that_explains_enough() -> None:
+    """Three directions of variance 900, 99 and 1, and a constant for each function."""
+    rng = np.random.default_rng(1)
+    x = np.linalg.qr(rng.normal(size=(50, 4)) - 0)[0]
+    basis = np.linalg.qr(np.column_stack([np.ones(50), x]))[0][:, 1:4]
+    weights = np.linalg.qr(rng.normal(size=(30, 3)))[0] * np.sqrt([900, 99, 1])
+    functions = weights @ basis.T + rng.normal(size=(30, 1))
+    for explained, rank in ((0.8, 1), (0.95, 2), (0.9985, 2), (0.9995, 3)):
+        found = span_of(functions, explained)
+        assert found.shape == (50, rank + 1)
+        np.testing.assert_allclose(found.T @ found, np.eye(rank + 1), atol=1e-9)
+        np.testing.assert_allclose(found[:, 1:] @ found[:, 1:].T, basis[:, :rank] @ basis[:, :rank].T, atol=1e-9)
+
+
+def test_a_snapshot_has_the_first_of_the_same_tasks_and_costs_a_tenth() -> None:
+    first = snapshot_tasks(CONFIG, TEACHER)
+    assert first is not None
+    count = len(first.episodes.query_y)
+    assert count <= CONFIG.measure.episodes // 2  # five sets of episodes are measured besides
+    np.testing.assert_array_equal(first.episodes.query_x, tasks().episodes.query_x[:count])
+    np.testing.assert_array_equal(first.episodes.latent, tasks().episodes.latent[:count])
+    np.testing.assert_array_equal(first.span, tasks().span[: len(first.mask)])
+
+
+def test_nothing_is_held_out() -> None:
+    config: Config = override(CONFIG, {"task": {"support": "2-hot:6"}})
+    assert novel_scores(config, TEACHER, lambda _: 1 / 0) is None
+    assert snapshot_tasks(config, TEACHER) is None
