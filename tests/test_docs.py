@@ -21,10 +21,13 @@ def test_the_claims_are_those_that_are_judged() -> None:
     found = [tuple(cell.strip() for cell in row) for row in rows]
     expected = []
     for claim in CLAIMS:
-        for i, statistic in enumerate(claim.statistics):
-            head = (str(claim.number), claim.sentence, claim.panel) if i == 0 else ("", "", "")
-            sign = {">=": "≥ ", "<=": "≤ ", "within": "within ±"}[statistic.comparison]
-            expected.append((*head, statistic.words, f"{sign}{statistic.threshold:g}"))
+        head = (str(claim.number), claim.sentence, claim.panel)
+        for reading in claim.readings:
+            name = reading.name
+            for statistic in reading.statistics:
+                sign = {">=": "≥ ", "<=": "≤ ", "within": "within ±"}[statistic.comparison]
+                expected.append((*head, name, statistic.words, f"{sign}{statistic.threshold:g}"))
+                head, name = ("", "", ""), ""
     assert found == expected
 
 

@@ -22,6 +22,7 @@ from recombine.config.schema import (
 )
 from recombine.measure.scorecard import Scorecard
 from recombine.record.codec import convert
+from recombine.record.novel import MaskNovel, pool_novel
 from recombine.record.reference import References
 from recombine.record.run_state import Identity, Status
 from recombine.record.score import MetricsRow
@@ -35,6 +36,7 @@ FINAL = {  # R² at the end: in distribution, held out, held out when trained on
     "hypertransformer": (0.98, 0.95, 0.35, -2.5, -0.8),
     "informed": (0.97, 0.8, 0.7, 0.3, 0.3),
 }
+NOVEL = {"transformer": 0.1, "hypertransformer": 0.75}  # R² on the novel part at the end
 REFERENCES = {
     "context_mean": 0.0, "nearest_neighbours": 0.35, "ridge": 0.61, "fitted_network": 0.66, "oracle": 0.995,
     "known_latent": 1.0,
@@ -58,6 +60,20 @@ def split_of(r2: float, masks: Sequence[str], seed: int) -> dict[str, Any]:
     return {**score(1 - mse / spread), "mse": mse, "masks": rows}
 
 
+def novel_of(r2: float, masks: Sequence[str], seed: int) -> dict[str, Any]:
+    """Masks of different sizes, and the whole, pooled over their contexts."""
+    rows = {}
+    for i, mask in enumerate(masks):
+        one, novel = r2 - 0.02 * ((5 * i + seed) % 4), 0.03 + 0.002 * i
+        rows[mask] = {
+            "contexts": 20 + i, "variance": 0.4, "novel": novel, "predicted": 0.8 * one * novel,
+            "novel_error": (1 - one) * novel, "error": 0.05 + (1 - one) * novel,
+        }  # fmt: skip
+    pooled = pool_novel(convert(rows, dict[str, MaskNovel]), rows)
+    assert pooled is not None
+    return {**pooled._asdict(), "slope_error": 0.01, "r2_error": 0.02, "directions": 16, "masks": rows}
+
+
 MADE = Identity(
     recombine="0.1.0", jax="0", jaxlib="0", numpy="0", optax="0", equinox="0", x64=False, platform="cpu", device="one",
     devices=1, threads=1, xla_flags="",
@@ -78,6 +94,7 @@ def make_row(model: str, support: str, seed: int, step: int, progress: float) ->
     if held_out := [mask for mask in ALL_PAIRS if mask not in trained]:
         final = broken if support == "disconnected" else ood
         row["ood"] = split_of(value(final) if step else -40.0, held_out, seed)
+        row["novel"] = {"ood": novel_of(value(NOVEL.get(model, 0.3)) if step else -40.0, held_out, seed)}
     row["control"], row["control_modules"] = score(value(control)), score(value(modules))
     latent = {"in_dist": value(0.95), "ood": value(0.9)} if model == "hypertransformer" else None
     row["probe"] = {"in_dist": [0.1, value(0.8), value(0.9)], "ood": [0.1, value(0.75), value(0.85)], "latent": latent}

@@ -2,9 +2,11 @@
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 from scipy import stats
 
@@ -25,17 +27,16 @@ AT_LEAST, AT_MOST, WITHIN = (Statistic("x", "words", sign, 0.5) for sign in (">=
     ("statistic", "effects", "state"),
     [
         (AT_LEAST, [], "not enough data"),
-        (AT_LEAST, [0.5], "holds"),
-        (AT_LEAST, [0.49], "does not hold"),
-        (AT_MOST, [0.5], "holds"),
-        (AT_MOST, [0.51], "does not hold"),
+        (AT_LEAST, [0.9], "not enough data"),
+        (AT_LEAST, [0.1], "not enough data"),
+        (AT_LEAST, [0.9, 0.9], "not enough data"),
+        (AT_MOST, [0.1, 0.1], "not enough data"),
         (AT_LEAST, [0.8, 0.81, 0.82], "holds"),
         (AT_LEAST, [0.2, 0.21, 0.22], "does not hold"),
         (AT_LEAST, [0.1, 0.6, 0.9], "not enough data"),
         (AT_MOST, [0.1, 0.11, 0.12], "holds"),
         (AT_MOST, [0.9, 0.91, 0.92], "does not hold"),
-        (WITHIN, [-0.4], "holds"),
-        (WITHIN, [-0.6], "does not hold"),
+        (WITHIN, [0.0, 0.0], "not enough data"),
         (WITHIN, [-0.3, 0.0, 0.3], "not enough data"),
         (WITHIN, [-0.1, 0.0, 0.1], "holds"),
         (WITHIN, [-0.8, -0.81, -0.82], "does not hold"),
@@ -53,6 +54,41 @@ def test_the_interval_is_students() -> None:
     assert (part.mean, part.low, part.high) == pytest.approx((0.45, low, high))
 
 
+@pytest.mark.parametrize("statistic", [AT_LEAST, AT_MOST, WITHIN])
+def test_effects_beyond_the_bound_are_excluded_by_a_one_sided_test(statistic: Statistic) -> None:
+    """The bound is the effect that a one-sided t-test rejects at just 5 %."""
+    effects = [0.2, 0.5, 0.65]
+    bound = judge_part(statistic, effects).bound
+    assert bound is not None
+    side = "greater" if statistic is AT_MOST else "less"
+    assert stats.ttest_1samp(effects, bound, alternative=side).pvalue == pytest.approx(0.05)
+
+
+def test_a_gap_that_is_not_there_is_decided_where_two_sides_are_not() -> None:
+    """90 % of what the mean can be lies below the threshold, 95 % does not."""
+    effects = [0.28, 0.36, 0.41]
+    part = judge_part(AT_LEAST, effects)
+    assert part.high is not None
+    assert part.bound is not None
+    assert part.bound < 0.5
+    assert part.high == pytest.approx(stats.t.interval(0.95, 2, loc=0.35, scale=stats.sem(effects))[1])
+    assert part.state == "does not hold"
+
+
+def test_a_ratio_is_judged_by_its_logarithm() -> None:
+    ratios = [1.5, 2.0, 4.0]
+    part = judge_part(Statistic("x", "words", ">=", 1.1, "log"), ratios)
+    logs = np.log(ratios)
+    ends = np.exp(stats.t.interval(0.95, 2, loc=logs.mean(), scale=stats.sem(logs)))
+    assert (part.mean, part.low, part.high) == pytest.approx((stats.gmean(ratios), *ends))
+
+
+def test_one_computed_number_needs_no_seeds() -> None:
+    assert judge_part(AT_LEAST, [0.5], least_seeds=1).state == "holds"
+    assert judge_part(AT_LEAST, [0.49], least_seeds=1).state == "does not hold"
+    assert [judge_part(AT_LEAST, [effect]).met for effect in (0.5, 0.49)] == [True, False]
+
+
 def final(study: Study, model: str, support: str, seed: int) -> StoredRun:
     return next(r for r in study.runs if (r.model, r.support, r.seed) == (model, support, seed))
 
@@ -60,6 +96,16 @@ def final(study: Study, model: str, support: str, seed: int) -> StoredRun:
 def between(run: StoredRun, split: str) -> float:
     ridge, oracle = (getattr(run.references[name], split).r2 for name in ("ridge", "oracle"))
     return (getattr(run.rows[-1], split).r2 - ridge) / (oracle - ridge)
+
+
+# Of the fifteen pairs: those that connected+ holds out, and those that neither support of panel D trains on.
+HELD_OUT = ("100100", "010010", "001001")
+SEVEN = ("100100", "100010", "010100", "010010", "010001", "001010", "001001")
+
+
+def novel(run: StoredRun, masks: Sequence[str]) -> float:
+    rows = [run.rows[-1].novel.ood.masks[mask] for mask in masks]
+    return 1 - sum(row.contexts * row.novel_error for row in rows) / sum(row.contexts * row.novel for row in rows)
 
 
 def test_every_statistic_by_hand() -> None:
@@ -72,10 +118,25 @@ def test_every_statistic_by_hand() -> None:
         expected["transformer_drop"].append(between(t, "in_dist") - between(t, "ood"))
         expected["hypertransformer_ood"].append(between(h, "ood"))
         expected["ood_gap"].append(between(h, "ood") - between(t, "ood"))
+        expected["ood_gap_r2"].append(h.rows[-1].ood.r2 - t.rows[-1].ood.r2)
+        expected["hypertransformer_novel"].append(novel(h, HELD_OUT))
+        expected["novel_gap"].append(novel(h, HELD_OUT) - novel(t, HELD_OUT))
         for run, name in ((t, "transformer"), (h, "hypertransformer")):
             expected[f"{name}_probe"].append(run.rows[-1].probe.ood[-1])
             expected[f"{name}_control"].append(run.rows[-1].control.r2)
+            expected[f"{name}_control_modules"].append(run.rows[-1].control_modules.r2)
             on = {s: between(final(study, name, s, seed), "ood") for s in ("connected", "disconnected")}
+            outside, part = ({}, {})
+            for s in ("connected", "disconnected"):
+                last = final(study, name, s, seed)
+                masks = [last.rows[-1].ood.masks[mask] for mask in SEVEN]
+                spread = sum(mask.episodes * mask.spread for mask in masks)
+                outside[s] = 1 - sum(mask.episodes * mask.mse for mask in masks) / spread
+                part[s] = novel(last, SEVEN)
+            expected[f"{name}_outside"].append(outside["connected"] - outside["disconnected"])
+            expected[f"{name}_novel_support"].append(part["connected"] - part["disconnected"])
+            if name == "hypertransformer":
+                expected["hypertransformer_novel_connected"].append(part["connected"])
             difference = on["connected"] - on["disconnected"]
             expected[f"{name}_support"].append(difference)
             if name == "hypertransformer":
@@ -84,16 +145,17 @@ def test_every_statistic_by_hand() -> None:
         if name != "construction_error":
             assert effects(study, STATISTICS[name]) == pytest.approx(values), name
     assert effects(study, STATISTICS["construction_error"])[0] < 1e-6
-    assert {s.name for claim in CLAIMS for s in claim.statistics} == set(STATISTICS)
+    assert {s.name for claim in CLAIMS for reading in claim.readings for s in reading.statistics} == set(STATISTICS)
 
 
 def test_a_claim_holds_if_all_its_parts_do() -> None:
     for verdict in judge(whole_study(seeds=3)):
-        states = [part.state for part in verdict.parts]
-        if verdict.state == "holds":
-            assert set(states) == {"holds"}
-        else:
-            assert verdict.state in states
+        for judged in (verdict, *verdict.beside):
+            states = [part.state for part in judged.parts]
+            if judged.state == "holds":
+                assert set(states) == {"holds"}
+            else:
+                assert judged.state in states
         assert verdict.panel in ("A", "B", "C", "D", "–")
     assert [verdict.number for verdict in judge(whole_study(seeds=1))] == [1, 2, 3, 4, 5, 6, 7]
 

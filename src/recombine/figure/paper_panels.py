@@ -1,4 +1,4 @@
-"""The panels of the paper's results figure: A to D, and the appendix.
+"""The panels of the paper's results figure: A to D, the appendix, and the novel part beside A and D.
 
 Paper: Figure 2 (fig:results) and the appendix's figure of in-distribution performance (appfig:test-r2).
 """
@@ -8,14 +8,15 @@ from dataclasses import replace
 from recombine.figure.panel import Panel, loss_domain, training_domain
 from recombine.record.score import MetricsRow
 from recombine.study.collect import Study
-from recombine.study.panel_d_masks import COMPARED, outside_both
+from recombine.study.panel_d_masks import COMPARED, novel_outside_both, outside_both
 from recombine.study.series import Series, over_training, reference_series
 
 CONTROL_FLOORS = (0.5, 0.0, -0.5, -1.0)
+NOVEL_FLOORS = (0.0, -0.5, -1.0)  # an axis of 0 to 1: how much of the novel part is what it is about
 
 
 def paper_panels(study: Study) -> list[Panel]:
-    """Always all of them, whether there is data or not."""
+    """Always all of the paper's, whether there is data or not; those of the novel part where it was measured."""
     ood = over_training(study, "", lambda row: row.r2("ood"))
     loss = over_training(study, "", lambda row: row.in_dist.mse)
     probe = over_training(study, "residual stream", _last_residual)
@@ -30,6 +31,7 @@ def paper_panels(study: Study) -> list[Panel]:
             "ood", "A\u2002R² on held-out masks", ("trained on {support}",), tuple(ood), tuple(ood_references),
             domain=training_domain(ood, ood_references),
         ),
+        *_novel_panel(study),
         Panel(
             "loss", "A\u2002Loss in distribution", ("trained on {support}; lower is better",), tuple(loss),
             tuple(reference_series(study, "in_dist", lambda score: score.mse)), y_title="mean squared error", log=True,
@@ -74,7 +76,29 @@ def _panel_d(study: Study, ood: list[Series], ood_references: list[Series]) -> l
             "compared_both", "D\u2002The masks outside both", lines, tuple(both),
             dashed=("disconnected",), domain=domain, by_support=False,
         ),
+        *_novel_outside(compared(over_training(study, "", _r2_of_novel_outside)), lines),
     ]  # fmt: skip
+
+
+def _novel_panel(study: Study) -> list[Panel]:
+    series = over_training(study, "", lambda row: None if row.novel is None else row.novel.ood.r2)
+    lines = ("what blends of trained tasks miss", "trained on {support}")
+    domain = training_domain(series, floors=NOVEL_FLOORS)
+    return [Panel("novel", "A\u2002R² on the novel part", lines, tuple(series), domain=domain)] if series else []
+
+
+def _novel_outside(series: list[Series], lines: tuple[str, ...]) -> list[Panel]:
+    domain = training_domain(series, floors=NOVEL_FLOORS)
+    panel = Panel(
+        "compared_novel", "D\u2002The novel part outside both", lines, tuple(series),
+        dashed=("disconnected",), domain=domain, by_support=False,
+    )  # fmt: skip
+    return [panel] if series else []
+
+
+def _r2_of_novel_outside(row: MetricsRow) -> float | None:
+    found = None if row.novel is None else novel_outside_both(row.novel.ood)
+    return None if found is None else found.r2
 
 
 def _last_residual(row: MetricsRow) -> float | None:

@@ -13,14 +13,22 @@ from recombine.page.html import badge, html_with_band, table
 from recombine.page.report_data import EXPLORE, EXPLORED_SPLITS
 from recombine.storage.reader import StoredRun
 from recombine.study.collect import Study, field_value, study_notes
-from recombine.study.series import model_scores, models, reference_scores, supports
+from recombine.study.series import (
+    model_scores,
+    models,
+    novel_scores,
+    reference_novel,
+    reference_scores,
+    supports,
+)
 from recombine.study.summary import steps_of
-from recombine.study.verdict import Part, Verdict
+from recombine.study.verdict import JudgedReading, Part, Verdict
 from recombine.study.wording import (
     COMPARISON_SIGNS,
     REFERENCE_WORDS,
     SPLIT_WORDS,
     VERDICT_MARKS,
+    excluded,
     number,
     percent,
     short,
@@ -32,7 +40,7 @@ def verdict_section(verdicts: Sequence[Verdict]) -> str:
         (
             f'<span class="number">{verdict.number}</span> {escape(verdict.claim)}',
             escape(verdict.panel).replace("-", "–"),
-            f"<ul class='parts'>{''.join(map(_part, verdict.parts))}</ul><small>{escape(verdict.note)}</small>",
+            f"{_parts(verdict.parts)}<small>{escape(verdict.note)}</small>{''.join(map(_beside, verdict.beside))}",
             badge(verdict.state),
         )
         for verdict in verdicts
@@ -42,15 +50,24 @@ def verdict_section(verdicts: Sequence[Verdict]) -> str:
     return table(("Claim", "Panel", "Measured", "Verdict"), rows, "stack verdicts")
 
 
+def _parts(parts: Sequence[Part]) -> str:
+    return f"<ul class='parts'>{''.join(map(_part, parts))}</ul>"
+
+
+def _beside(reading: JudgedReading) -> str:
+    return f'<p class="reading">by {escape(reading.name)}: {badge(reading.state)}</p>{_parts(reading.parts)}'
+
+
 def _part(part: Part) -> str:
     between = "" if part.low is None else f" [{number(part.low)}, {number(part.high)}]"
     found = "no data" if part.mean is None else f"<b>{number(part.mean)}</b>{between}"
+    beyond = f"; {words}" if (words := excluded(part.comparison, part.bound, part.state)) else ""
     sign, icon = COMPARISON_SIGNS[part.comparison], VERDICT_MARKS[part.state]
     seeds = f' title="each seed: {", ".join(map(number, part.effects))}"' if len(part.effects) > 1 else ""
     return (
         f'<li{seeds}><span role="img" aria-label="{escape(part.state)}">{icon}</span> '
         f"{escape(part.statistic)}: {found}, "
-        f'<span class="need">criterion {escape(sign)}{short(part.threshold)}</span></li>'
+        f'<span class="need">criterion {escape(sign)}{short(part.threshold)}{beyond}</span></li>'
     )
 
 
@@ -121,18 +138,18 @@ def score_section(study: Study) -> str:
         rows = [
             (
                 f"<b>{escape(model)}</b>",
-                *map(html_with_band, model_scores(runs, model, SPLIT_WORDS)),
+                *map(html_with_band, (*model_scores(runs, model, SPLIT_WORDS), novel_scores(runs, model))),
                 steps_of(runs, model),
             )
             for model in models(study)
         ]
         rows += [
-            (words, *map(html_with_band, reference_scores(runs, name, SPLIT_WORDS)), "")
+            (words, *map(html_with_band, (*reference_scores(runs, name, SPLIT_WORDS), reference_novel(runs, name))), "")
             for name, words in REFERENCE_WORDS.items()
         ]
         rows = [row for row in rows if set(row[1:-1]) != {"–"}]
         if rows:
-            head = ("R²", *SPLIT_WORDS.values(), "steps × seeds")
+            head = ("R²", *SPLIT_WORDS.values(), "novel part", "steps × seeds")
             parts.append(f"<h3>Trained on {escape(support)}</h3>{table(head, rows, 'stack scores')}")
     return "".join(parts) or "<p>No run has been measured yet.</p>"
 

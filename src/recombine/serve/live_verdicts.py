@@ -125,7 +125,8 @@ def _shown(verdict: "Verdict") -> ShownVerdict:
     from recombine.terminal.markdown import criterion, measured
 
     parts = tuple(
-        ShownPart(part.state, f"{part.statistic}: {measured(part)}, holds if {criterion(part)}")
-        for part in verdict.parts
+        ShownPart(part.state, f"{name}{part.statistic}: {measured(part)}, holds if {criterion(part)}")
+        for name, judged in (("", verdict.parts), *((f"by {other.name}: ", other.parts) for other in verdict.beside))
+        for part in judged
     )
     return ShownVerdict(verdict.number, verdict.claim, verdict.state, verdict.note, parts)

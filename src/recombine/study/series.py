@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from statistics import fmean
 
+from recombine.record.novel import NovelScore
 from recombine.record.reference import References, ReferenceScores
 from recombine.record.score import MetricsRow, Score
 from recombine.storage.reader import StoredRun
@@ -71,6 +72,13 @@ def reference_score(references: References | None, name: str, split: str) -> Sco
     return None if known is None else known.split(split)
 
 
+def final_novel(run: StoredRun) -> NovelScore | None:
+    """The novel part of a run's last snapshot: the scorecard's, which has more contexts, or else that of the row."""
+    card = None if run.scorecard is None else run.scorecard.novel
+    found = card or (None if run.last is None else run.last.novel)
+    return None if found is None else found.ood
+
+
 def model_scores(runs: Iterable[StoredRun], model: str, splits: Iterable[str]) -> list[list[float]]:
     """For each split: the R² at the last snapshot of each of the model's runs, or nothing if one has none."""
     rows = [run.last for run in runs if run.model == model and run.last is not None]
@@ -85,6 +93,18 @@ def reference_scores(runs: Iterable[StoredRun], name: str, splits: Iterable[str]
             by_seed.setdefault(run.seed, run.references)
     found = [[reference_score(one, name, split) for one in by_seed.values()] for split in splits]
     return [all_or_none(score and score.r2 for score in scores) for scores in found]
+
+
+def novel_scores(runs: Iterable[StoredRun], model: str) -> list[float]:
+    """R² on the novel part of each of the model's runs, or nothing if one was not measured."""
+    found = [final_novel(run) for run in runs if run.model == model and run.last is not None]
+    return all_or_none(score and score.r2 for score in found)
+
+
+def reference_novel(runs: Iterable[StoredRun], name: str) -> list[float]:
+    """A reference's R² on the novel part, once for each seed."""
+    by_seed = {run.seed: run.references[name].novel for run in runs if run.references and name in run.references}
+    return all_or_none(found and found.ood.r2 for found in by_seed.values())
 
 
 def drawable(name: str) -> str:

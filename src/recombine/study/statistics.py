@@ -15,11 +15,11 @@ class Interval(NamedTuple):
 
 
 @cache
-def t_quantile(count: int) -> float:
-    """Student's t for the 95 % confidence interval of a mean of `count` numbers."""
+def t_quantile(count: int, level: float = LEVEL) -> float:
+    """Student's t for the confidence interval of a mean of `count` numbers."""
     from scipy.special import stdtrit  # of scipy.stats, which takes a second to import, without the rest
 
-    return float(stdtrit(count - 1, (1 + LEVEL) / 2))
+    return float(stdtrit(count - 1, (1 + level) / 2))
 
 
 def all_or_none(values: Iterable[float | None]) -> list[float]:
@@ -32,11 +32,11 @@ def all_or_none(values: Iterable[float | None]) -> list[float]:
     return finite if len(finite) == len(numbers) else []
 
 
-def confidence_interval(values: Sequence[float]) -> Interval | None:
-    """The 95 % confidence interval of the mean, by Student's t. One value has none. Verdicts are decided by it."""
+def confidence_interval(values: Sequence[float], level: float = LEVEL) -> Interval | None:
+    """The confidence interval of the mean, 95 % unless told, by Student's t. One value has none."""
     if len(values) < 2:
         return None
-    mean, half = fmean(values), t_quantile(len(values)) * stdev(values) / sqrt(len(values))
+    mean, half = fmean(values), t_quantile(len(values), level) * stdev(values) / sqrt(len(values))
     return Interval(mean - half, mean + half)
 
 

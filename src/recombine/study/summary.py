@@ -8,17 +8,27 @@ from recombine.record.reference import REFERENCE_NAMES, References
 from recombine.record.score import MetricsRow
 from recombine.storage.reader import StoredRun
 from recombine.study.collect import Study
-from recombine.study.series import model_scores, models, reference_score, reference_scores, supports
+from recombine.study.series import (
+    model_scores,
+    models,
+    novel_scores,
+    reference_novel,
+    reference_score,
+    reference_scores,
+    supports,
+)
 from recombine.study.statistics import all_or_none
 from recombine.support.split import EVAL_SPLITS
 
 
 @dataclass(frozen=True)
 class FinalScores:
-    """One row of a table: R² by split, and the probe of the last residual stream on held-out masks."""
+    """One row of a table: R² by split and on the novel part, and the probe of the last residual stream on held-out
+    masks."""
 
     r2: Mapping[str, float | None]
     probe: float | None = None
+    novel: float | None = None
 
 
 @dataclass(frozen=True)
@@ -40,19 +50,21 @@ def final_scores(study: Study) -> Iterator[ScoreTable]:
         for model in models(study):
             if any(run.model == model for run in runs):
                 probes = [probe_of(run.last) for run in runs if run.model == model]
-                rows[model] = FinalScores(_means(model_scores(runs, model, EVAL_SPLITS)), _mean(probes))
+                means = _means(model_scores(runs, model, EVAL_SPLITS))
+                rows[model] = FinalScores(means, _mean(probes), _mean(novel_scores(runs, model)))
         references = {}
         if any(run.references for run in runs):
             for name in REFERENCE_NAMES:
                 means = _means(reference_scores(runs, name, EVAL_SPLITS))
                 if any(value is not None for value in means.values()):
-                    references[name] = FinalScores(means)
+                    references[name] = FinalScores(means, novel=_mean(reference_novel(runs, name)))
         yield ScoreTable(_title(support, runs), rows, references)
 
 
 def row_scores(row: MetricsRow) -> FinalScores:
     """A single row of metrics as a row of a table."""
-    return FinalScores({split: score.r2 for split, score in row.splits().items()}, probe_of(row))
+    novel = None if row.novel is None else row.novel.ood.r2
+    return FinalScores({split: score.r2 for split, score in row.splits().items()}, probe_of(row), novel)
 
 
 def references_of_run(references: References) -> dict[str, FinalScores]:
@@ -60,7 +72,9 @@ def references_of_run(references: References) -> dict[str, FinalScores]:
     found = {}
     for name in references:
         scores = {split: reference_score(references, name, split) for split in EVAL_SPLITS}
-        found[name] = FinalScores({split: score.r2 for split, score in scores.items() if score is not None})
+        r2 = {split: score.r2 for split, score in scores.items() if score is not None}
+        novel = references[name].novel
+        found[name] = FinalScores(r2, novel=None if novel is None else novel.ood.r2)
     return found
 
 

@@ -6,18 +6,24 @@ compares two models compares those of one seed, which saw the same teacher and a
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from math import exp, log
 from statistics import fmean
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from recombine import paper
-from recombine.claims import CLAIMS, Claim, Statistic
+from recombine.claims import CLAIMS, Claim, Reading, Statistic
 from recombine.record.codec import Record
 from recombine.storage.reader import StoredRun
 from recombine.study.collect import Study
-from recombine.study.series import reference_score
-from recombine.study.statistics import confidence_interval
+from recombine.study.panel_d_masks import novel_outside_both, outside_both
+from recombine.study.series import final_novel, reference_score
+from recombine.study.statistics import Interval, confidence_interval
 
 LEAST_STEPS = 1_000  # a run of fewer judges no claim
+LEAST_SEEDS = 3  # fewer judge no claim
+BOUND_LEVEL = 0.9  # of the interval whose end excludes larger effects: a test at 5 %
 VerdictState = Literal["holds", "does not hold", "not enough data"]
 HOLDS: VerdictState = "holds"
 DOES_NOT_HOLD: VerdictState = "does not hold"
@@ -35,17 +41,32 @@ class Part(Record, frozen=True):
     mean: float | None
     low: float | None
     high: float | None
+    """The ends of the 95 % interval of the mean."""
+    bound: float | None
+    """The largest effect on the claim's side that is not excluded at 5 %; of a `within`, the largest either way."""
+    met: bool | None
+    """Whether the mean meets the criterion, however uncertain it is."""
+    state: VerdictState
+
+
+class JudgedReading(Record, frozen=True):
+    """A claim, judged in one way."""
+
+    name: str
+    parts: tuple[Part, ...]
     state: VerdictState
 
 
 class Verdict(Record, frozen=True):
-    """A claim, judged."""
+    """A claim, judged by its first reading; the other readings stand beside it."""
 
     number: int
     claim: str
     panel: str
+    reading: str
     parts: tuple[Part, ...]
     state: VerdictState
+    beside: tuple[JudgedReading, ...]
     note: str
 
 
@@ -55,31 +76,56 @@ def judge(study: Study) -> tuple[Verdict, ...]:
 
 
 def _judge_claim(claim: Claim, study: Study) -> Verdict:
-    parts = tuple(judge_part(statistic, effects(study, STATISTICS[statistic.name])) for statistic in claim.statistics)
+    first, *others = (_judge_reading(reading, study) for reading in claim.readings)
+    note = _note(claim, first.parts, study)
+    head = (claim.number, claim.sentence, claim.panel, first.name)
+    return Verdict(*head, first.parts, first.state, tuple(others), note)
+
+
+def _judge_reading(reading: Reading, study: Study) -> JudgedReading:
+    parts = []
+    for statistic in reading.statistics:
+        recipe = STATISTICS[statistic.name]
+        trained = bool(recipe.needs)  # a construction is computed: no seed, no training
+        part = judge_part(statistic, effects(study, recipe), LEAST_SEEDS if trained else 1)
+        parts.append(msgspec.structs.replace(part, state=NOT_ENOUGH) if trained and too_short(study) else part)
     states = {part.state for part in parts}
     state = DOES_NOT_HOLD if DOES_NOT_HOLD in states else NOT_ENOUGH if NOT_ENOUGH in states else HOLDS
-    if too_short(study) and claim.number != 7:
-        state = NOT_ENOUGH
-    return Verdict(claim.number, claim.sentence, claim.panel, parts, state, _note(claim, parts, study))
+    return JudgedReading(reading.name, tuple(parts), state)
 
 
-def judge_part(statistic: Statistic, effects: Sequence[float]) -> Part:
-    """With several seeds the whole interval must be on the threshold's side; with one, the effect itself is."""
+def judge_part(statistic: Statistic, effects: Sequence[float], least_seeds: int = LEAST_SEEDS) -> Part:
+    """A statistic holds if its whole 95 % interval is on the threshold's side.
+
+    It does not hold if effects as large as the threshold are excluded, by a one-sided test at 5 %. A difference is
+    `within` the threshold by two such tests (an equivalence test). Fewer seeds than `least_seeds` decide nothing.
+    """
+    comparison, threshold = statistic.comparison, statistic.threshold
     known = tuple(float(effect) for effect in effects)
     if not known:
-        return Part(statistic.words, statistic.comparison, statistic.threshold, (), None, None, None, NOT_ENOUGH)
-    mean = fmean(known)
-    low, high = confidence_interval(known) or (None, None)
-    least, most = (mean, mean) if low is None or high is None else (low, high)
-    if statistic.comparison == ">=":
-        holds, fails = least >= statistic.threshold, most < statistic.threshold
-    elif statistic.comparison == "within":
-        holds = -statistic.threshold <= least and most <= statistic.threshold
-        fails = most < -statistic.threshold or least > statistic.threshold
-    else:
-        holds, fails = most <= statistic.threshold, least > statistic.threshold
-    state = HOLDS if holds else DOES_NOT_HOLD if fails else NOT_ENOUGH
-    return Part(statistic.words, statistic.comparison, statistic.threshold, known, mean, low, high, state)
+        return Part(statistic.words, comparison, threshold, (), None, None, None, None, None, NOT_ENOUGH)
+    to, back = (log, exp) if statistic.scale == "log" else (float, float)
+    values = [to(effect) for effect in known]
+    mean = back(fmean(values))
+    wide, narrow = (_ends(confidence_interval(values, level), back) for level in (0.95, BOUND_LEVEL))
+    low, high = wide or (mean, mean)
+    least, most = narrow or (mean, mean)
+    match comparison:
+        case ">=":
+            holds, fails, bound = low >= threshold, most < threshold, most
+        case "<=":
+            holds, fails, bound = high <= threshold, least > threshold, least
+        case "within":
+            bound = max(abs(least), abs(most))
+            holds, fails = bound <= threshold, most < -threshold or least > threshold
+    state = NOT_ENOUGH if len(known) < least_seeds else HOLDS if holds else DOES_NOT_HOLD if fails else NOT_ENOUGH
+    met = {">=": mean >= threshold, "<=": mean <= threshold, "within": abs(mean) <= threshold}[comparison]
+    ends = (None, None, None) if wide is None else (*wide, bound)
+    return Part(statistic.words, comparison, threshold, known, mean, *ends, met, state)
+
+
+def _ends(interval: Interval | None, back: Callable[[float], float]) -> tuple[float, float] | None:
+    return None if interval is None else (back(interval.low), back(interval.high))
 
 
 def too_short(study: Study) -> bool:
@@ -96,12 +142,12 @@ def _note(claim: Claim, parts: Sequence[Part], study: Study) -> str:
     notes = [counted, f"{study.runs[0].num_steps:,} steps"]
     if too_short(study):
         notes.append(f"too short to judge by (fewer than {LEAST_STEPS:,})")
-    if 1 in (fewest, seeds):
-        notes.append("no interval" if seeds == 1 else "no interval where there is one seed")
+    if fewest < LEAST_SEEDS:
+        notes.append(f"a verdict needs {LEAST_SEEDS} seeds")
     if unfinished:
         notes.append(f"{unfinished} run{'' if unfinished == 1 else 's'} unfinished")
     if any(not part.effects for part in parts):
-        notes += _missing(study, [STATISTICS[statistic.name] for statistic in claim.statistics])
+        notes += _missing(study, [STATISTICS[statistic.name] for statistic in claim.readings[0].statistics])
     return ", ".join(notes)
 
 
@@ -168,8 +214,30 @@ def _loss(run: StoredRun) -> float | None:
     return (run.last.in_dist.mse or None) if run.last is not None else None
 
 
+def _ood_r2(run: StoredRun) -> float | None:
+    return None if run.last is None else run.last.r2("ood")
+
+
+def _outside(run: StoredRun) -> float | None:
+    return None if run.last is None else outside_both(run.last.ood)
+
+
+def _novel(run: StoredRun) -> float | None:
+    found = final_novel(run)
+    return None if found is None else found.r2
+
+
+def _novel_outside(run: StoredRun) -> float | None:
+    found = novel_outside_both(final_novel(run))
+    return None if found is None else found.r2
+
+
 def _control(run: StoredRun) -> float | None:
     return None if run.last is None else run.last.control.r2
+
+
+def _control_modules(run: StoredRun) -> float | None:
+    return None if run.last is None else run.last.control_modules.r2
 
 
 def _probe(run: StoredRun) -> float | None:
@@ -205,11 +273,23 @@ STATISTICS: dict[str, Recipe] = {
     "transformer_drop": Recipe(((T, MAIN, _in_dist), (T, MAIN, _ood)), _minus),
     "hypertransformer_ood": Recipe(((H, MAIN, _ood),), _same),
     "ood_gap": Recipe(((H, MAIN, _ood), (T, MAIN, _ood)), _minus),
+    "ood_gap_r2": Recipe(((H, MAIN, _ood_r2), (T, MAIN, _ood_r2)), _minus),
+    "hypertransformer_novel": Recipe(((H, MAIN, _novel),), _same),
+    "novel_gap": Recipe(((H, MAIN, _novel), (T, MAIN, _novel)), _minus),
     "transformer_probe": Recipe(((T, MAIN, _probe),), _same),
     "hypertransformer_probe": Recipe(((H, MAIN, _probe),), _same),
+    "hypertransformer_control_modules": Recipe(((H, MAIN, _control_modules),), _same),
+    "transformer_control_modules": Recipe(((T, MAIN, _control_modules),), _same),
     "hypertransformer_control": Recipe(((H, MAIN, _control),), _same),
     "transformer_control": Recipe(((T, MAIN, _control),), _same),
     "hypertransformer_connected": Recipe(((H, CONNECTED, _ood),), _same),
+    "hypertransformer_outside": Recipe(((H, CONNECTED, _outside), (H, DISCONNECTED, _outside)), _minus),
+    "transformer_outside": Recipe(((T, CONNECTED, _outside), (T, DISCONNECTED, _outside)), _minus),
+    "hypertransformer_novel_connected": Recipe(((H, CONNECTED, _novel_outside),), _same),
+    "hypertransformer_novel_support": Recipe(
+        ((H, CONNECTED, _novel_outside), (H, DISCONNECTED, _novel_outside)), _minus
+    ),
+    "transformer_novel_support": Recipe(((T, CONNECTED, _novel_outside), (T, DISCONNECTED, _novel_outside)), _minus),
     "hypertransformer_support": Recipe(((H, CONNECTED, _ood), (H, DISCONNECTED, _ood)), _minus),
     "transformer_support": Recipe(((T, CONNECTED, _ood), (T, DISCONNECTED, _ood)), _minus),
     "construction_error": Recipe((), _construction_error),

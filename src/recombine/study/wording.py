@@ -27,6 +27,14 @@ COMPARISON_SIGNS = {">=": "≥ ", "<=": "≤ ", "within": "within ±"}
 POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
+def excluded(comparison: str, bound: float | None, state: str) -> str:
+    """The effects that the seeds exclude, where a statistic does not hold: 'more than 0.042 is excluded'."""
+    if bound is None or state == "holds":
+        return ""
+    side = {">=": "more than", "<=": "less than", "within": "a difference of more than"}[comparison]
+    return f"{side} {number(bound)} is excluded"
+
+
 def ordered_models(names: Iterable[str]) -> list[str]:
     """The paper's models first, then custom ones by name: the order of every legend and table."""
     present = set(names)

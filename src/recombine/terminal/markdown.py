@@ -3,10 +3,17 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from recombine.study.collect import Study
-from recombine.study.series import model_scores, models, reference_scores, supports
+from recombine.study.series import (
+    model_scores,
+    models,
+    novel_scores,
+    reference_novel,
+    reference_scores,
+    supports,
+)
 from recombine.study.summary import steps_of
 from recombine.study.verdict import Part, Verdict
-from recombine.study.wording import COMPARISON_SIGNS, REFERENCE_WORDS, SPLIT_WORDS, number, short, with_band
+from recombine.study.wording import COMPARISON_SIGNS, REFERENCE_WORDS, SPLIT_WORDS, excluded, number, short, with_band
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
@@ -32,15 +39,20 @@ def score_tables(study: Study) -> Iterator[tuple[str, str]]:
     for support in supports(study):
         runs = [run for run in study.runs if run.support == support and run.rows]
         rows = [
-            (f"**{escaped(model)}**", *_cells(model_scores(runs, model, SPLIT_WORDS)), steps_of(runs, model))
+            (
+                f"**{escaped(model)}**",
+                *_cells((*model_scores(runs, model, SPLIT_WORDS), novel_scores(runs, model))),
+                steps_of(runs, model),
+            )
             for model in models(study)
         ]
         rows += [
-            (words, *_cells(reference_scores(runs, name, SPLIT_WORDS)), "") for name, words in REFERENCE_WORDS.items()
+            (words, *_cells((*reference_scores(runs, name, SPLIT_WORDS), reference_novel(runs, name))), "")
+            for name, words in REFERENCE_WORDS.items()
         ]
         known = [row for row in rows if set(row[1:-1]) != {"–"}]
         if known:
-            yield support, table(("R²", *SPLIT_WORDS.values(), "steps × seeds"), known)
+            yield support, table(("R²", *SPLIT_WORDS.values(), "novel part", "steps × seeds"), known)
 
 
 def _cells(columns: Iterable[Sequence[float]]) -> list[str]:
@@ -51,16 +63,21 @@ def verdict_table(verdicts: Sequence[Verdict]) -> str:
     """A row for each statistic, the claim and its verdict in its first."""
     rows = []
     for verdict in verdicts:
-        for i, part in enumerate(verdict.parts):
-            head = (str(verdict.number), verdict.claim, f"**{verdict.state}** ({verdict.note})")
-            rows.append((*(head if i == 0 else ("", "", "")), part.statistic, measured(part), criterion(part)))
+        readings = [(f"**{verdict.state}** ({verdict.note})", verdict.parts)]
+        readings += [(f"{other.state} (by {other.name})", other.parts) for other in verdict.beside]
+        claim = (str(verdict.number), verdict.claim)
+        for state, parts in readings:
+            for part in parts:
+                rows.append((*claim, state, part.statistic, measured(part), criterion(part)))
+                claim, state = ("", ""), ""
     return table(("", "claim", "verdict", "statistic", "measured", "criterion"), rows, left=4)
 
 
 def measured(part: Part) -> str:
     """The effect with its interval over seeds."""
     between = "" if part.low is None else f" [{number(part.low)}, {number(part.high)}]"
-    return "–" if part.mean is None else f"{number(part.mean)}{between}"
+    beyond = excluded(part.comparison, part.bound, part.state)
+    return "–" if part.mean is None else f"{number(part.mean)}{between}" + (f"; {beyond}" if beyond else "")
 
 
 def criterion(part: Part) -> str:

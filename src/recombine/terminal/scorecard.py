@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from recombine.measure.interventions import LatentInterventions, SubspaceInterventions
 from recombine.measure.module_recovery import Recovery
 from recombine.record.codec import plain
+from recombine.record.novel import NovelScore, NovelScores
+from recombine.record.reference import References
 from recombine.record.score import ProbeScores
 from recombine.run.examine import Examined
 from recombine.study.summary import ScoreTable, references_of_run, row_scores
@@ -12,10 +14,11 @@ from recombine.support.split import TEACHER_SPLITS
 from recombine.terminal.tables import print_scores, print_table, r2_text
 
 SHOWN_REFERENCES = ("ridge", "oracle")
+NOVEL_REFERENCES = ("trained_task", "trained_covariance", "oracle")
 
 
 def print_examined(path: str, examined: Examined) -> None:
-    """Tables: splits beside the references, masks, probe, active modules, modules, interventions."""
+    """Tables: splits beside the references, masks, the novel part, probe, active modules, modules, interventions."""
     run, row, card = examined.run, examined.row, examined.scorecard
     title = f"{path}: {run.model} on {run.support}, seed {run.seed}, step {row.step:,} of {run.num_steps:,}"
     print_scores(ScoreTable(title, {run.model: row_scores(row)}, references_of_run(examined.references)))
@@ -26,6 +29,8 @@ def print_examined(path: str, examined: Examined) -> None:
         for mask, score in sorted((scores.masks or {}).items(), reverse=True)
     }
     print_table("by mask", ["R²", "episodes"], masks)
+    if card.novel is not None:
+        _print_novel(card.novel, examined.references)
     if row.probe is not None:
         _print_probe(row.probe)
     references = [examined.references[name].active_modules for name in SHOWN_REFERENCES]
@@ -41,6 +46,23 @@ def print_examined(path: str, examined: Examined) -> None:
             _print_conditions("latent replaced", {"": found})
         case SubspaceInterventions() as found:
             _print_conditions("the probe's subspace set", {f"block {at.point}: ": at for at in found.points})
+
+
+def _print_novel(novel: NovelScores, references: References) -> None:
+    """The model, a finer span, and references, a row each."""
+    rows = {"model": novel.ood, "finer span": novel.finer}
+    rows |= {name: found.ood for name in NOVEL_REFERENCES if (found := references[name].novel) is not None}
+    cells = {name: _novel_cells(score) for name, score in rows.items() if score is not None}
+    title = f"the novel part of held-out tasks, {novel.ood.share:.1%} of their variance"
+    print_table(title, ["slope", "R²", "error in the span"], cells)
+
+
+def _novel_cells(score: NovelScore) -> list[str]:
+    return [
+        f"{score.slope:.3f} ± {score.slope_error:.3f}",
+        f"{score.r2:.3f} ± {score.r2_error:.3f}",
+        r2_text(score.span_error),
+    ]
 
 
 def _print_probe(probe: ProbeScores) -> None:

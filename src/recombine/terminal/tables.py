@@ -1,15 +1,15 @@
 """Tables for the terminal: supports, scores, verdicts."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from recombine.study.summary import FinalScores, ScoreTable
+from recombine.study.summary import ScoreTable
 from recombine.study.verdict import Part, Verdict
-from recombine.study.wording import COMPARISON_SIGNS, VERDICT_MARKS
+from recombine.study.wording import COMPARISON_SIGNS, VERDICT_MARKS, excluded
 from recombine.support.masks import active_modules, format_mask
 from recombine.support.split import EVAL_SPLITS
 from recombine.support.support import Support
@@ -57,20 +57,17 @@ def print_scores(scores: ScoreTable, console: Console | None = None) -> None:
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     splits = [split for split in EVAL_SPLITS if any(split in row.r2 for row in scores.models.values())]
     splits = [split for split in splits if any(row.r2[split] is not None for row in scores.models.values())]
-    decoded = any(row.probe is not None for row in scores.models.values())
+    rows = scores.models.values()
+    others = [name for name in ("novel", "probe") if any(getattr(row, name) is not None for row in rows)]
     table.add_column("R²")
-    for name in (*splits, *(["probe"] if decoded else [])):
+    for name in (*splits, *others):
         table.add_column(name, justify="right")
     for style, group in (("", scores.models), ("dim", scores.references)):
         for name, row in group.items():
-            table.add_row(Text(name, style), *_cells(row, splits, decoded))
+            cells = [row.r2.get(split) for split in splits] + [getattr(row, other) for other in others]
+            table.add_row(Text(name, style), *map(r2_text, cells))
         table.add_section()
     console.print(table)
-
-
-def _cells(row: FinalScores, splits: Iterable[str], decoded: bool) -> list[str]:
-    cells = [r2_text(row.r2.get(split)) for split in splits]
-    return [*cells, r2_text(row.probe)] if decoded else cells
 
 
 def print_verdicts(verdicts: Sequence[Verdict]) -> None:
@@ -85,6 +82,10 @@ def print_verdicts(verdicts: Sequence[Verdict]) -> None:
         table.add_row(mark, words)
         for part in verdict.parts:
             table.add_row("", Text(_part_text(part), "dim"))
+        for other in verdict.beside:
+            table.add_row("", Text(f"by {other.name}: {VERDICT_MARKS[other.state]} {other.state}"))
+            for part in other.parts:
+                table.add_row("", Text(f"  {_part_text(part)}", "dim"))
         console.print(table)
 
 
@@ -92,7 +93,9 @@ def _part_text(part: Part) -> str:
     between = "" if part.low is None else f" [{_effect(part.low)}, {_effect(part.high)}]"
     measured = "–" if part.mean is None else f"{_effect(part.mean)}{between}"
     criterion = f"{COMPARISON_SIGNS[part.comparison]}{part.threshold:g}"
-    return f"{VERDICT_MARKS[part.state]} {part.statistic}: {measured}, criterion {criterion}"
+    found = f"{VERDICT_MARKS[part.state]} {part.statistic}: {measured}, criterion {criterion}"
+    beyond = excluded(part.comparison, part.bound, part.state)
+    return f"{found}; {beyond}" if beyond else found
 
 
 def r2_text(value: float | None) -> str:
