@@ -1,26 +1,26 @@
 """The paper's claims, and our criteria for each.
 
-The claims are the paper's; what decides each of them (the statistic, the comparison and the threshold) is ours. The
-criteria were written before any long run was looked at; a later change is logged in docs/decisions.md.
+The claims are the paper's. The criteria (statistic, comparison and threshold) are ours. They were written before any
+long run was looked at; docs/decisions.md logs every later change.
 
-"Relative" scores are read between two references on the same episodes: 0 is ridge regression on the context, 1 is the
-oracle, which knows the teacher.
+A "relative" score is a model's R² between two references on the same episodes: 0 is ridge regression on the context,
+1 is the oracle, which knows the teacher.
 """
 
 from typing import Literal, NamedTuple
 
 
 class Statistic(NamedTuple):
-    """What of a claim is measured once per seed (by `recombine.study.verdict`), and what it is compared with."""
+    """One number per seed, computed by `recombine.study.verdict`, and the threshold it is compared with."""
 
     name: str
     words: str
-    comparison: Literal[">=", "<=", "within"]  # within: between minus the threshold and the threshold
+    comparison: Literal[">=", "<=", "within"]  # within: between −threshold and +threshold
     threshold: float
 
 
 class Claim(NamedTuple):
-    """A claim of the paper: it holds if all its statistics do."""
+    """A claim of the paper. It holds if every one of its statistics passes its threshold."""
 
     number: int
     sentence: str
