@@ -1,4 +1,4 @@
-"""The measurements at every snapshot, one row of metrics: scores by split and mask, the probe."""
+"""Measures one snapshot, which makes one row of metrics: scores by split and mask, and the probe."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from recombine.task.teacher import Teacher
 
 
 class SnapshotEpisodes(NamedTuple):
-    """The episodes of each evaluation split, and those the probe is fitted on."""
+    """The episodes of each evaluation split, and those on which the probe is fitted."""
 
     splits: dict[Split, Episode]
     probe: Episode
@@ -32,7 +32,7 @@ def snapshot_episodes(config: Config, teacher: Teacher) -> SnapshotEpisodes:
 def measure_parts(
     config: Config, model: Model, on: SnapshotEpisodes
 ) -> Iterator[tuple[str, SplitScore | ProbeScores | None]]:
-    """The entries of a row of metrics, one by one: between two of them a run can be told to stop."""
+    """Yield the entries of a row of metrics one by one, so that a run can stop between two of them."""
     probe = fit_probe(forward_episodes(config, model, on.probe), on.probe.latent)
     decoded = {}
     for split, episodes in on.splits.items():
@@ -52,6 +52,6 @@ def measure_parts(
 
 
 def measure_snapshot(config: Config, model: Model, teacher: Teacher, step: int) -> MetricsRow:
-    """A whole row at once, for a model that is not in training."""
+    """A complete row of metrics, for a model outside training."""
     parts = dict(measure_parts(config, model, snapshot_episodes(config, teacher)))
     return MetricsRow(step=step, loss=None, **parts)  # pyright: ignore[reportArgumentType]
