@@ -70,7 +70,7 @@ def test_other_settings_in_the_same_place_are_refused(
     arguments = command(out)
     (out.parent / "tiny.toml").write_text(TINY.replace("num_steps = 6", "num_steps = 7"))
     assert main(arguments) == 2
-    assert "a run of other settings is there (optimizer.num_steps: 6 → 7)" in capsys.readouterr().err
+    assert "a run with other settings is there (optimizer.num_steps: 6 → 7)" in capsys.readouterr().err
 
 
 def test_a_run_that_no_report_could_show_with_them_is_refused(

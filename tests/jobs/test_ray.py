@@ -69,7 +69,7 @@ def test_a_process_that_is_told_to_leave_is_tried_once_more(address: str, tmp_pa
     here, there = tmp_path / "here", tmp_path / "there"
     list(run_jobs(jobs_in(here, 1, **CHANGES), 1, StopSignal()))
     events = on_ray(jobs_in(there, 1, **CHANGES), there, address, signal.SIGTERM, retries=1)
-    assert "the worker was ended; once more" in [event.news.text for event in events]
+    assert "the worker was ended; trying again" in [event.news.text for event in events]
     assert events[-1].news.kind == "done"
     starts = [start["step"] for start in json.loads((there / "run0" / "env.json").read_text())["starts"]]
     assert len(starts) == 2

@@ -98,7 +98,7 @@ def test_a_killed_coordinator_leaves_its_tasks_to_the_next(tmp_path: Path) -> No
     first.communicate()
     second = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     assert second.returncode == 0, second.stderr
-    assert f"{run.name}: is in the queue already" in second.stderr
+    assert f"{run.name}: already in the queue" in second.stderr
     assert json.loads((run / "status.json").read_text())["state"] == "done"
     assert starts(run) == [0], "it was never interrupted"
 
@@ -158,7 +158,7 @@ def test_what_slurm_refuses_is_said(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "not available" in (Queue(tmp_path, slurm_options(["cpus-per-task=64"]), None).check() or "")
     assert Queue(tmp_path, slurm_options(["time=60"]), 2).check() is None
     events = run_jobs_on_slurm(jobs_in(tmp_path, 1), tmp_path, slurm_options(["mem=9T"]), None, StopSignal(), 1)
-    with pytest.raises(InputError, match=r"SLURM did not take it: .*Memory"), closing(events):
+    with pytest.raises(InputError, match=r"SLURM rejected the jobs: .*Memory"), closing(events):
         next(events)
 
 

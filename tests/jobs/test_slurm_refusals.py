@@ -28,7 +28,7 @@ class Pretended:
     def submit(self, jobs: Sequence[Job], others: Collection[str] = ()) -> dict[str, QueuedTask]:
         self.submitted += 1
         if 1 < self.submitted <= 1 + self.refusals:
-            raise InputError("executor", "slurm", "SLURM did not take it: no such partition")
+            raise InputError("executor", "slurm", "SLURM rejected the jobs: no such partition")
         return {f"{self.submitted}_{i}": QueuedTask(job) for i, job in enumerate(jobs)}
 
     def states(self) -> dict[str, str]:

@@ -59,7 +59,7 @@ def test_a_second_signal_leaves_at_once(tmp_path: Path) -> None:
     process.send_signal(signal.SIGTERM)
     _, complaint = process.communicate(timeout=5)
     assert process.returncode == 143
-    assert "left at once" in complaint
+    assert "exited at once" in complaint
 
 
 def test_a_signal_in_the_last_measurement(whole: Path, tmp_path: Path) -> None:

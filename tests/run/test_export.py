@@ -123,7 +123,7 @@ def test_damaged_parameters(runs: Path, tmp_path: Path, damage: bytes, capsys: p
 def test_parameters_go_with_their_own_scores(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     finish(tmp_path / "run", stop_at=5)
     assert main(["export", str(tmp_path / "run"), "--out", str(tmp_path / "shared"), "--weights"]) == 2
-    assert "its newest checkpoint is of step 5, and it was last measured at step 4" in capsys.readouterr().err
+    assert "its newest checkpoint is at step 5, but it was last measured at step 4" in capsys.readouterr().err
     assert not (tmp_path / "shared").exists()
     assert main(["export", str(tmp_path / "run"), "--out", str(tmp_path / "shared")]) == 0
 

@@ -1,4 +1,4 @@
-"""Means over seeds, and how sure they are."""
+"""Statistics over seeds: confidence intervals, and which values may be averaged."""
 
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -17,15 +17,15 @@ class Interval(NamedTuple):
 @cache
 def t_quantile(count: int) -> float:
     """Student's t for the 95 % confidence interval of a mean of `count` numbers."""
-    from scipy.special import stdtrit  # of scipy.stats, which takes a second to import, without the rest
+    from scipy.special import stdtrit  # scipy.stats would take a second to import
 
     return float(stdtrit(count - 1, (1 + LEVEL) / 2))
 
 
 def all_or_none(values: Iterable[float | None]) -> list[float]:
-    """The values, if all of them are finite numbers; otherwise none of them.
+    """The values if all of them are finite numbers, otherwise an empty list.
 
-    The one rule of every mean over seeds: a mean that leaves out the seed that diverged would flatter the model.
+    Every mean over seeds follows this rule: a mean that leaves out a diverged seed would flatter the model.
     """
     numbers = list(values)
     finite = [float(value) for value in numbers if value is not None and isfinite(value)]
@@ -33,7 +33,7 @@ def all_or_none(values: Iterable[float | None]) -> list[float]:
 
 
 def confidence_interval(values: Sequence[float]) -> Interval | None:
-    """The 95 % confidence interval of the mean, by Student's t. One value has none. Verdicts are decided by it."""
+    """The 95 % confidence interval of the mean, by Student's t; None for a single value. It decides the verdicts."""
     if len(values) < 2:
         return None
     mean, half = fmean(values), t_quantile(len(values)) * stdev(values) / sqrt(len(values))
@@ -41,8 +41,9 @@ def confidence_interval(values: Sequence[float]) -> Interval | None:
 
 
 def band(values: Sequence[float]) -> Interval | None:
-    """What figures and tables show around a mean: the confidence interval of three seeds and more, the range of two.
+    """The interval that figures and tables show around a mean: the confidence interval for three or more seeds, the
+        range for two.
 
-    (The confidence interval of two seeds is 12.7 standard errors on either side: it would fill any figure.)
+    (The confidence interval of two seeds extends 12.7 standard errors to either side: it would fill any figure.)
     """
     return Interval(min(values), max(values)) if len(values) == 2 else confidence_interval(values)
