@@ -15,7 +15,7 @@ CONTROL_FLOORS = (0.5, 0.0, -0.5, -1.0)
 
 
 def paper_panels(study: Study) -> list[Panel]:
-    """Always all of them, whether there is data or not."""
+    """All panels, whether there is data for them or not."""
     ood = over_training(study, "", lambda row: row.r2("ood"))
     loss = over_training(study, "", lambda row: row.in_dist.mse)
     probe = over_training(study, "residual stream", _last_residual)
@@ -54,7 +54,7 @@ def paper_panels(study: Study) -> list[Panel]:
 
 
 def _panel_d(study: Study, ood: list[Series], ood_references: list[Series]) -> list[Panel]:
-    """On each support's own held-out masks, and on those outside both supports."""
+    """Panel D twice: on each support's own held-out masks, and on the masks outside both supports."""
 
     def compared(series: list[Series], named: bool = True) -> list[Series]:
         supports = [(one, study.runs[one.run].support) for one in series]
@@ -87,7 +87,7 @@ def _inferred_latent(row: MetricsRow) -> float | None:
 
 
 def _spread(row: MetricsRow) -> float | None:
-    """The mean of (y − context mean)² over the in-distribution episodes: the context mean's loss."""
+    """The mean of (y − context mean)² over the in-distribution episodes, which is the loss of the context mean."""
     masks = list((row.in_dist.masks or {}).values())
     episodes = sum(mask.episodes for mask in masks)
     return sum(mask.episodes * mask.spread for mask in masks) / episodes if episodes else None

@@ -1,4 +1,4 @@
-"""The examination of a run, for the terminal."""
+"""Prints the examination of a run in the terminal."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ SHOWN_REFERENCES = ("ridge", "oracle")
 
 
 def print_examined(path: str, examined: Examined) -> None:
-    """Tables: splits beside the references, masks, probe, active modules, modules, interventions."""
+    """Print tables: scores and references by split, masks, probe, active modules, module recovery, interventions."""
     run, row, card = examined.run, examined.row, examined.scorecard
     title = f"{path}: {run.model} on {run.support}, seed {run.seed}, step {row.step:,} of {run.num_steps:,}"
     print_scores(ScoreTable(title, {run.model: row_scores(row)}, references_of_run(examined.references)))
@@ -62,7 +62,7 @@ def _print_modules(modules: Recovery) -> None:
 
 
 def _print_conditions(title: str, found: Mapping[str, object]) -> None:
-    """A row for each condition of each place, a column for each split."""
+    """Print a row for each condition at each point, and a column for each split."""
     first = next(iter(found.values()), None)
     if first is None:
         return
