@@ -184,7 +184,7 @@ def test_train_resumes_and_prints_its_scores(capsys: pytest.CaptureFixture[str],
     assert main([*arguments, "--stop-at", "6", "--set", *changes]) == 0
     captured = capsys.readouterr()
     assert f"{out}: step 6 of 12" in captured.out
-    assert "the same command without --stop-at goes on" in captured.out
+    assert "the same command without --stop-at resumes" in captured.out
     assert main([*arguments, "--json", "--set", *changes]) == 0
     captured = capsys.readouterr()
     result = json.loads(captured.out)

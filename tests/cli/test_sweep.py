@@ -126,7 +126,7 @@ def test_tables_queries_and_the_page(swept: tuple[Path, list[str]], capsys: pyte
         (["--grid", "paper-transformer", "--sample", "0"], "sample = 0"),
         (["--grid", "paper-transformer", "--sample", "3", "--max-runs", "3"], "leave one of them out"),
         (["--grid", "paper-transformer", "--retries", "-1"], "retries = -1"),
-        (["results", "nowhere"], "not a sweep's"),
+        (["results", "nowhere"], "not the directory of a sweep"),
     ],
 )
 def test_bad_input_is_one_line(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -80,4 +80,4 @@ def test_it_leaves_without_a_word(how: signal.Signals) -> None:
             assert listening.recv(1 << 16).startswith(b"HTTP/1.1 200")
             process.send_signal(how)
             _, said = process.communicate(timeout=60)
-    assert said == "Ctrl-C ends it.\n"
+    assert said == "Press Ctrl-C to stop.\n"

@@ -238,7 +238,9 @@ def test_sweeps(tmp_path: Path, finished: Path) -> None:
     selected.unlink()
     assert library.refresh() == (["sweep/a-seed0"], []), "the news tell when it appears and disappears"
     (tmp_path / "sweep" / "sweep.jsonl").write_text("{")
-    assert library.sweeps()[0].error.startswith("sweep = 'sweep': not a sweep's directory: sweep.jsonl cannot be read")
+    assert library.sweeps()[0].error.startswith(
+        "sweep = 'sweep': not the directory of a sweep: sweep.jsonl cannot be read"
+    )
 
 
 def test_seeds_of_one_configuration(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def read_list(out: Path, below: Path | None = None) -> Iterator[SweepLine]:
         data = read_file(out / LIST, LARGEST, below) if inside is None else inside[0].read(inside[1], LARGEST)
         lines = [decode(line, SweepLine) for line in data.decode(errors="replace").splitlines()]
     except (NotAFile, BadRecord) as error:
-        raise InputError("sweep", str(out), f"not a sweep's directory: {LIST} cannot be read ({error})") from error
+        raise InputError("sweep", str(out), f"not the directory of a sweep: {LIST} cannot be read ({error})") from error
     for line in lines:
         if not is_plain_name(line.name):
             raise InputError("sweep", str(out), f"{LIST} has a line that is not a run's: {line.name!r}")
