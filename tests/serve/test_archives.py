@@ -242,7 +242,7 @@ def test_an_archive_that_would_fill_the_memory(study: Path, archive: Path, tmp_p
         assert library.curve(RUNS[0]) == []
         answer = asyncio.run(Verdicts(library).answer("."))
     assert {name: run.state for name, run in runs.items()} == {RUNS[0]: "unreadable", RUNS[1]: "done"}
-    assert runs[RUNS[0]].error == "metrics.jsonl has 1024 MB: too many to read it from an archive"
+    assert runs[RUNS[0]].error == "metrics.jsonl has 1024 MB: too large to read from an archive"
     assert answer.left_out == (RUNS[0],)
     assert len(answer.verdicts) == 7
 
@@ -252,7 +252,7 @@ def test_more_runs_than_there_is_time_for(archive: Path, tmp_path: Path, monkeyp
     monkeypatch.setitem(discover.LARGEST_IN_ALL, "config.toml", 1_000)
     (run,) = looked(tmp_path).table()
     assert (run.name, run.state) == ("kept.zip", "unreadable")
-    assert "too many to read" in str(run.error)
+    assert "too large to read" in str(run.error)
 
 
 def test_more_archives_than_files_can_be_open(archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,7 +263,7 @@ def test_more_archives_than_files_can_be_open(archive: Path, tmp_path: Path, mon
     library = looked(tmp_path)
     kept = [f"{name}/{run}" for name in "ab" for run in RUNS]
     assert list(shown(library)) == [*kept, "c/kept.zip"]
-    assert shown(library)["c/kept.zip"].error == "there are more than 2 archives here"
+    assert shown(library)["c/kept.zip"].error == "there are more than 2 archives"
     shutil.rmtree(tmp_path / "a")
     library.refresh()
     assert list(shown(library)) == [f"{name}/{run}" for name in "bc" for run in RUNS]

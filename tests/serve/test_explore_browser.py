@@ -122,7 +122,7 @@ def test_by_keyboard(browser: Browser, server: Address) -> None:
 def test_explore_before_there_is_anything(browser: Browser, tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         browser.open(f"{server.url}/#explore", ready="explore", patience=LOADING)
-        assert "No trained model here" in browser.evaluate("document.getElementById('summary').textContent")
+        assert "There is no trained model here" in browser.evaluate("document.getElementById('summary').textContent")
         browser.wait_for("document.getElementById('live').textContent === 'live'")
         copy_demo_run("quick/hypertransformer-connected+-seed0", tmp_path / "first")
         browser.wait_for("document.getElementById('summary').textContent.includes('R²')", LOADING)

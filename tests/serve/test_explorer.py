@@ -127,10 +127,10 @@ def test_the_true_latent(explorer: Explorer, runs: list[Path]) -> None:
         np.testing.assert_allclose(true.used, inferred.true, rtol=1e-4)
         assert true.r2 > 0.99
         assert inferred.r2 < 0.99
-    with pytest.raises(InputError, match="another teacher's modules"):
+    with pytest.raises(InputError, match="trained on another teacher"):
         explorer.explore(pair, ComposedTask(weights, 31, fresh=1), [None, "true"])
     assert explorer.explore(pair, ComposedTask(weights, 31, fresh=1)).models[1].true is None
-    with pytest.raises(InputError, match="transformer has none to change"):
+    with pytest.raises(InputError, match="transformer has no latent"):
         explorer.explore(pair, ComposedTask(weights, 31), ["true"])
 
 
@@ -276,5 +276,5 @@ def test_bad_latents(explorer: Explorer, runs: list[Path]) -> None:
     for latents in ([(1.0,)], [(float("inf"),) * 6], [(1e9,) * 6]):
         with pytest.raises(InputError, match=r"^latent = "):
             explorer.explore([runs[1]], ComposedTask(WEIGHTS, 8), latents)
-    with pytest.raises(InputError, match="none to change"):
+    with pytest.raises(InputError, match="no latent that can be replaced"):
         explorer.explore([runs[0]], ComposedTask(WEIGHTS, 8), [(1.0,) * 6])

@@ -89,7 +89,7 @@ def test_a_link_in_a_page_that_is_open(browser: Browser, server: Address, place:
     assert browser.evaluate("document.querySelectorAll('#weights input').length") == 2
     before = browser.evaluate(summary)
     shutil.rmtree(place / "goes")
-    browser.wait_for("document.getElementById('trouble').textContent.includes('goes: no longer here')")
+    browser.wait_for("document.getElementById('trouble').textContent.includes('goes: removed')")
     assert browser.evaluate("document.getElementById('run0').value") == "goes"
     assert browser.evaluate(summary) == before
     browser.evaluate(f"location.hash = '#explore&{link.replace('0.5', '1').replace('goes', 'never')}'")

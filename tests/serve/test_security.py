@@ -125,7 +125,7 @@ def test_an_archive_leads_nowhere_else(server: Address, place: Path) -> None:
     for name in ("outside", "../outside", "a/../../outside", str(place / "outside"), "hostile.zip/../outside"):
         answer = server.get(f"/api/models?run={quote(name)}")
         assert answer.status == 400
-        assert "no such run here" in answer.json()["error"]
+        assert "there is no such run" in answer.json()["error"]
 
 
 @pytest.mark.parametrize("path", PATHS)
