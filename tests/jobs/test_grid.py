@@ -1,4 +1,4 @@
-"""Grids: which configurations a sweep is made of."""
+"""Grids: the configurations of a sweep."""
 
 from functools import cache
 from pathlib import Path

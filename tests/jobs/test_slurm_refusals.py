@@ -1,4 +1,4 @@
-"""A SLURM that does not take a job a second time: without SLURM."""
+"""SLURM rejects a job on resubmission; tested without SLURM."""
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.jobs.test_executor import train_job
 
 
 class Pretended:
-    """Takes every job once, which fails, and then refuses so many times."""
+    """A queue that accepts every job once, lets it fail, and then rejects it a given number of times."""
 
     refusals = 0
 

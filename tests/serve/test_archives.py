@@ -33,7 +33,7 @@ RUNS = ("a-seed0", "a-seed1")
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two runs of a sweep, with its list."""
+    """Two runs of a sweep, with the list of the sweep."""
     study = tmp_path_factory.mktemp("original") / "study"
     for seed, name in enumerate(RUNS):
         finish(study / name, small_config(seed=seed))
@@ -105,7 +105,7 @@ def test_a_sweep_in_an_archive_is_shown_as_a_directory_of_its_name(study: Path, 
 
 
 def test_runs_of_the_same_name(archive: Path, tmp_path: Path) -> None:
-    """None of them is hidden by another."""
+    """No run hides another."""
     for name in ("a", "b"):
         shutil.copy(archive, tmp_path / f"{name}.zip")
     library = looked(tmp_path)
@@ -140,7 +140,7 @@ def test_the_server_explores_an_archive(archive: Path, tmp_path: Path) -> None:
 def test_an_archive_is_listed_again_only_when_it_changes(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that cannot be read, too."""
+    """This includes an archive that cannot be read."""
     opened: list[str] = []
     noting = lambda path, below: opened.append(path.name) or open_archive(path, below)  # noqa: E731
     monkeypatch.setattr(discover, "open_archive", noting)
@@ -212,7 +212,7 @@ def test_a_damaged_member_harms_its_own_run(archive: Path, tmp_path: Path) -> No
 
 
 def test_names_that_lead_out_of_an_archive(study: Path, archive: Path, tmp_path: Path) -> None:
-    """Nothing is ever unpacked; and no such name becomes a run, whose path would be one outside."""
+    """Nothing is unpacked, and such a name never becomes a run, whose path would lead outside."""
     (tmp_path / "served").mkdir()
     shutil.copytree(study / RUNS[1], tmp_path / "outside")
     config = members(archive)[f"{RUNS[0]}/config.toml"]

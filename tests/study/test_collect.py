@@ -1,4 +1,4 @@
-"""BatchOutput run directories: what is there, what is unfinished, and what does not belong together."""
+"""Collecting run directories: finished and unfinished runs, and runs that are not comparable."""
 
 import json
 import shutil
