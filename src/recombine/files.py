@@ -189,7 +189,7 @@ def make_output_directory(field: str, path: Path) -> None:
     try:
         make_directories(path)
     except OSError as error:
-        raise InputError(field, str(path), f"cannot be made ({error.strerror})") from error
+        raise InputError(field, str(path), f"cannot be created ({error.strerror})") from error
 
 
 def rename(path: Path, to: Path) -> None:

@@ -86,7 +86,7 @@ class ContenderProcess:
         return self._receive(Ready, seconds)
 
     def begin_turn(self, steps: int) -> None:
-        """Ask for so many steps, and return at once."""
+        """Ask for this many steps, and return at once."""
         self._send(str(steps))
 
     def end_turn(self, seconds: float) -> Turn:

@@ -95,7 +95,7 @@ class Reproduce:
             custom = import_model(self.model)
         entries = catalog(self.preset, changes, range(self.seed, self.seed + count), custom)
         if not entries[0].config.task.support.held_out:
-            note(f"support {entries[0].config.task.support.name} holds nothing out: there will be no ood score")
+            note(f"support {entries[0].config.task.support.name} holds no mask out: there will be no ood score")
         return entries
 
     def _train(self, wanted: "dict[str, Config]", out: Path, stop: "StopSignal") -> dict[str, str]:

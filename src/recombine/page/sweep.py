@@ -85,4 +85,6 @@ def _importance(results: SweepResults) -> str:
         ]
         for one in results.importance
     ]
-    return table(("field", "share of variance", "mean R² at each value"), rows, "stack") if rows else "<p>Nothing.</p>"
+    if not rows:
+        return "<p>No field makes a difference.</p>"
+    return table(("field", "share of variance", "mean R² at each value"), rows, "stack")

@@ -64,7 +64,7 @@ class ProbeScores(PointScores, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class MetricsRow(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """One row of `metrics.jsonl`: a snapshot. A support that holds nothing out has no `ood`."""
+    """One row of `metrics.jsonl`: a snapshot. There is no `ood` if the support holds no mask out."""
 
     step: Count
     loss: Positive | None
@@ -74,7 +74,7 @@ class MetricsRow(Record, frozen=True, kw_only=True, omit_defaults=True):
     control: SplitScore
     control_modules: SplitScore
     probe: ProbeScores | None
-    """None for a model that shows no residual stream."""
+    """None for a model that returns no residual stream."""
 
     def split(self, split: str) -> SplitScore | None:
         return getattr(self, split)

@@ -207,7 +207,7 @@ def _check_manifest(path: Path, manifest: Any) -> tuple[int, Mapping[str, Any], 
             if found != FORMAT:  # intact, but from another version: an error, not damage
                 raise InputError("checkpoint", str(path), f"has format {found}; this version reads format {FORMAT}")
         case _:
-            raise DamagedCheckpoint(f"{path.name}: {MANIFEST} lacks what a manifest has")
+            raise DamagedCheckpoint(f"{path.name}: {MANIFEST} lacks required fields")
     if path.name.removesuffix(BEFORE) != checkpoint_path(path.parent, step).name:
         raise DamagedCheckpoint(f"{path.name}: {MANIFEST} is that of step {step}")
     for name, entry in files.items():

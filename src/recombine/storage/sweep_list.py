@@ -49,5 +49,5 @@ def read_list(out: Path, below: Path | None = None) -> Iterator[SweepLine]:
         raise InputError("sweep", str(out), f"not the directory of a sweep: {LIST} cannot be read ({error})") from error
     for line in lines:
         if not is_plain_name(line.name):
-            raise InputError("sweep", str(out), f"{LIST} has a line that is not a run's: {line.name!r}")
+            raise InputError("sweep", str(out), f"{LIST} has a line that does not name a run: {line.name!r}")
         yield line

@@ -102,7 +102,7 @@ def _check_seeds(runs: Sequence[StoredRun]) -> None:
             raise InputError("runs", f"{twin.path}, {run.path}", f"{what}: they are not seeds of one experiment")
         twin = masks.setdefault(run.support, run)
         if twin.config.task.support != run.config.task.support:
-            what = f"both call their support {run.support}; it is not the same"
+            what = f"have different supports of the same name, {run.support}"
             raise InputError("runs", f"{twin.path}, {run.path}", what)
 
 

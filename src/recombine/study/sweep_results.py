@@ -88,14 +88,14 @@ def sweep_table(out: Path) -> "tuple[DuckDBPyConnection, list[str]]":
     titles = [*COLUMNS, *fields]
     if len({title.casefold() for title in titles}) < len(titles):  # DuckDB would silently rename one of them
         raise InputError(
-            "sweep", str(out), f"two columns of the table would have one name; the fields of {LIST}: {fields}"
+            "sweep", str(out), f"two columns of the table would have the same name; the fields in {LIST}: {fields}"
         )
     selected = ", ".join(f"unnest(${n}) AS {_quoted(title)}" for n, title in zip(names, titles, strict=True))
     connection = duckdb.connect()
     try:
         connection.execute(f"CREATE TABLE runs AS SELECT {selected}", parameters)
     except (duckdb.Error, OverflowError) as error:
-        what = f"the fields of its {LIST} make no table ({' '.join(str(error).split())})"
+        what = f"the fields in its {LIST} cannot form a table ({' '.join(str(error).split())})"
         raise InputError("sweep", str(out), what) from error
     connection.execute("SET enable_external_access = false")  # a query may not read other files
     for score in SCORES:  # a column that is all NULL has no type

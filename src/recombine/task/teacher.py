@@ -41,7 +41,7 @@ class Teacher(eqx.Module):
         return task_network(self.task_weights(z), self.a, x)
 
     def label_scaled(self, v: Float[Array, "M"], x: Float[Array, "... d"]) -> Float[Array, "..."]:
-        """The label of a scaled latent v = z / ‖Σ_m z_m θ_m‖, in which the task network is linear."""
+        """The label for a scaled latent v = z / ‖Σ_m z_m θ_m‖. The weights of the task network are linear in v."""
         return task_network(self.mix(v), self.a, x)
 
 

@@ -1,4 +1,4 @@
-"""Progress of many jobs at once: a live table on a terminal, plain lines elsewhere."""
+"""Shows the progress of many jobs: a live table in a terminal, plain lines elsewhere."""
 
 import time
 from collections import Counter

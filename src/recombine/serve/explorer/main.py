@@ -1,8 +1,8 @@
 """`python -m recombine.serve.explorer.main SHARE DIRECTORY`: the explorer in its own process.
 
-A question about runs below the directory comes as a line of JSON on stdin, and its answer leaves as a line of JSON on
-stdout. While nobody asks and the machine is not busy, the process compiles the models of the last question for the
-other context lengths. It ends when stdin closes.
+It reads each question, about runs below the directory, as a line of JSON from stdin, and writes the answer as a line of
+JSON to stdout. While there is no question and the machine is not busy, it compiles the models of the last question for
+the other context lengths. It ends when stdin closes.
 """
 
 import os
