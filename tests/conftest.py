@@ -37,13 +37,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def torture(request: pytest.FixtureRequest) -> bool:
-    """Whether the long form of a test is asked for."""
+    """Whether the long form of a test was requested."""
     return bool(request.config.getoption("--torture"))
 
 
 @pytest.fixture(scope="module")
 def study() -> Any:
-    """A finished study of known numbers, as `reproduce` leaves it."""
+    """A finished study with known numbers, like that of `reproduce`."""
     from tests.study.studies import whole_study
 
     return whole_study()
@@ -59,7 +59,7 @@ def results(study: Any) -> Any:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo) -> Generator[None, Any, None]:
-    """A test that skips for want of a system package says "needs …"; where they must be there, that is a failure."""
+    """A test that skips because a system package is missing says "needs …". Where packages are required, it fails."""
     outcome = yield
     report = outcome.get_result()
     if report.skipped and os.environ.get("RECOMBINE_DEMAND_SYSTEM_DEPS") and "needs " in str(report.longrepr):

@@ -1,4 +1,4 @@
-"""Digests of source code: they change with what the code does, and with nothing else."""
+"""Digests of source code change with the behaviour of the code, and with nothing else."""
 
 import shutil
 import subprocess
@@ -34,7 +34,7 @@ FILES = {
 
 
 def digest(directory: Path, changes: dict[str, str]) -> str:
-    """Of the model in a directory of the files, some of them changed, as a process that starts there sees it."""
+    """The digest of the model in a directory of FILES, some of them changed, computed by a process started there."""
     directory.mkdir(exist_ok=True)
     for name, text in (FILES | changes).items():
         path = directory / name
@@ -90,7 +90,7 @@ def test_a_package_is_followed_from_room_to_room() -> None:
 
 
 def test_the_code_of_the_teacher_is_part_of_what_the_references_depend_on(tmp_path: Path) -> None:
-    """As a copy of the package sees it, in which one line of the teacher was changed."""
+    """Tested on a copy of the package in which one file at a time is changed."""
     shutil.copytree(PACKAGE, tmp_path / "recombine", ignore=shutil.ignore_patterns("__pycache__"))
     code = (
         "from recombine.code_digest import package_digest; print(package_digest('recombine.measure.reference.score'))"

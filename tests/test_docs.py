@@ -1,4 +1,4 @@
-"""The other pages are true: the claims are the code's, and the example of a model of one's own runs as printed."""
+"""The docs are correct: the claims match the code, and the example of a custom model runs as printed."""
 
 import re
 import shlex
@@ -39,7 +39,7 @@ def test_the_example_is_the_model_that_is_shipped() -> None:
 def test_the_example_runs_as_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its class from a file of the current directory; the commands as they stand, but for the long one."""
+    """The class is in a file of the current directory. All printed commands are run, except the long one."""
     monkeypatch.chdir(tmp_path)
     (block,) = re.findall(r"^```sh\n(.*?)^```$", page("custom_model.md"), re.DOTALL | re.MULTILINE)
     train, evaluate, _ = [shlex.split(line)[1:] for line in block.splitlines()]

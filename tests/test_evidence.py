@@ -76,7 +76,7 @@ def measured(name: str) -> list[dict]:
 
 
 def test_a_table_against_the_files(script: Callable[[str], ModuleType]) -> None:
-    """Some cells, computed here from the files alone."""
+    """Some cells, computed here directly from the files."""
     tables = script("tables")
     text = tables.TABLES["scores-quick"]()
     for model in ("transformer", "hypertransformer"):
@@ -90,7 +90,7 @@ def test_a_table_against_the_files(script: Callable[[str], ModuleType]) -> None:
 
 
 def test_a_mask_has_its_score_in_its_model_s_column(script: Callable[[str], ModuleType]) -> None:
-    """The mean over seeds, though one model has more of them."""
+    """The mean over seeds is right even if one model has more seeds than the other."""
     text = script("tables").TABLES["masks-paper"]()
     cells = next(line for line in text.splitlines() if line.startswith("| `disconnected` | `100001` |")).split("|")
     for cell, model in zip(cells[3:], ("transformer", "hypertransformer"), strict=False):
@@ -133,7 +133,7 @@ def test_the_picture_of_held_out_masks_against_the_files(script: Callable[[str],
 
 
 def crossed(rng: np.random.Generator, teacher: float, seed: float, rest: float) -> list[list[float]]:
-    """Four teachers with three seeds, the same ones for each: what each of them changes is known."""
+    """Scores of four teachers with the same three seeds each, with known effects of teacher and seed."""
     rows, columns = rng.normal(0, teacher, (4, 1)), rng.normal(0, seed, (1, 3))
     return (rows + columns + rng.normal(0, rest, (4, 3))).tolist()
 
@@ -151,7 +151,7 @@ def test_variance_of_teachers_and_of_seeds(script: Callable[[str], ModuleType], 
 
 @pytest.mark.parametrize(("seed", "share"), [(0.0, 0.8), (0.5, 2 / 3), (2.0, 1 / 5.25)])
 def test_the_interval_of_a_share(script: Callable[[str], ModuleType], seed: float, share: float) -> None:
-    """It holds the true share in 95 % of simulations, or in somewhat more."""
+    """The interval contains the true share in at least about 95 % of simulations."""
     variation = script("variation")
     rng = np.random.default_rng(1)
     ends = [variation.share_interval(crossed(rng, 1.0, seed, 0.5), draws=2000) for _ in range(2000)]
@@ -160,7 +160,7 @@ def test_the_interval_of_a_share(script: Callable[[str], ModuleType], seed: floa
 
 
 def test_what_is_decoded(script: Callable[[str], ModuleType]) -> None:
-    """Who decodes the latent has all of it; who decodes the mask, 0.947 of it (docs/claims.md) and no weight."""
+    """Decoding the latent gives R² = 1. Decoding only the mask gives 0.947 (docs/claims.md), and 0 within masks."""
     rng = np.random.default_rng(0)
     masks = rng.integers(0, 3, 20_000)
     active = np.eye(6, dtype=bool)[np.stack([masks, masks + 3], axis=1)].any(axis=1)
@@ -177,7 +177,7 @@ def test_what_is_decoded(script: Callable[[str], ModuleType]) -> None:
 
 
 def test_what_scripts_found_is_of_these_runs(script: Callable[[str], ModuleType]) -> None:
-    """Where what they measure is in the runs' own files, too, it is the same."""
+    """Numbers that are also in the runs' own files agree with them."""
     found = {name: measured(name) for name in ("covariance", "decoding", "execution")}
     for row in (row for row in found["covariance"] if row["noise"] == NOISE):
         (text,) = members(row["study"], f"references/connected+-*-seed{row['seed']}-*.json")

@@ -19,7 +19,7 @@ from recombine.train.step import config_tasks, init_state
 
 
 def products(jaxpr: Any) -> Iterator[Any]:
-    """The products of matrices in a program, with those in its loops, branches and derivatives."""
+    """The matrix products in a program, including those in its loops, branches and derivatives."""
     for equation in jaxpr.eqns:
         if equation.primitive.name == "dot_general":
             yield equation
@@ -32,7 +32,7 @@ def products(jaxpr: Any) -> Iterator[Any]:
 @pytest.mark.parametrize("kind", ["transformer", "hypertransformer"])
 @pytest.mark.parametrize("path", ["fast", "plain"])
 def test_a_float32_product_is_one_wherever_it_is_computed(kind: str, path: str) -> None:
-    """In all of a training step: labels, passes, gradients. On an accelerator others would be rounded."""
+    """Every product in a training step (labels, passes, gradients) is exact, also on an accelerator."""
     config = override(preset_config("smoke", kind), {"compute": {"path": path}})
     dynamic, static = eqx.partition(init_state(config), eqx.is_array)
 

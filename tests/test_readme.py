@@ -1,4 +1,4 @@
-"""The README is true: its Python runs, its commands parse, its tree is the tree, its links lead somewhere."""
+"""The README is correct: its Python runs, its commands parse, its tree and its links match the files."""
 
 import ast
 import re
@@ -21,7 +21,7 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_tree() -> None:
-    """One line per room, in the order of the data, with the first line of its docstring."""
+    """One line per room, in the order of imports, with the first line of its docstring."""
     printed = next(block for block in blocks("") if block.startswith("src/recombine/")).splitlines()
     expected = []
     for name in ORDER:

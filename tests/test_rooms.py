@@ -1,4 +1,4 @@
-"""The rooms: imports go one way, JAX is imported late, and nothing is a pile."""
+"""The rooms: imports go one way, JAX is imported late, and no directory is a grab bag."""
 
 import ast
 import subprocess
@@ -41,17 +41,17 @@ ORDER = (
     "cli",
     "__main__",
 )
-APART = {("model", "task"), ("measure", "train")}  # neighbours that know nothing of each other
+APART = {("model", "task"), ("measure", "train")}  # neighbours that must not import each other
 MOST_FILES = 14
 
 
 def room(module: str) -> str:
-    """'recombine.support.masks' → 'task'; 'recombine' itself → ''."""
+    """The room of a module: 'support' for 'recombine.support.masks', '' for 'recombine' itself."""
     return [*module.split("."), ""][1]
 
 
 def imports(path: Path) -> set[str]:
-    """The rooms that a file imports, wherever in the file it does."""
+    """The rooms that a file imports, anywhere in the file."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -93,7 +93,7 @@ def test_no_two_names_differ_by_a_letter() -> None:
 
 
 def differ_by_a_letter(a: str, b: str) -> bool:
-    """One letter changed, added or left out."""
+    """Whether two names differ by one letter that is changed, added or left out."""
     if len(a) == len(b):
         return sum(x != y for x, y in zip(a, b, strict=True)) == 1
     short, long = sorted((a, b), key=len)
@@ -101,7 +101,7 @@ def differ_by_a_letter(a: str, b: str) -> bool:
 
 
 def test_results_are_typed() -> None:
-    """Untyped tables are left at the edges: TOML, JSON of others, data of charts."""
+    """Untyped tables remain only at the edges: TOML, JSON from elsewhere, data of charts."""
     lines = [line for path in FILES for line in path.read_text(encoding="utf-8").splitlines()]
     assert sum("dict[str, Any]" in line for line in lines) <= 20
 

@@ -1,4 +1,4 @@
-"""The runs in evidence/ are what their configurations give again."""
+"""Training again from their configurations reproduces the runs in evidence/."""
 
 import json
 import os
@@ -32,7 +32,7 @@ class StoredFiles(NamedTuple):
     ],
 )
 def test_a_run_again_from_its_configuration(tmp_path: Path, model: str, steps: int) -> None:
-    """The same numbers anywhere, and the same bits on the kinds of machine that made it."""
+    """The numbers agree on any machine; the bits agree on the kind of machine that made the run."""
     made = [StoredFiles(archive, f"{model}-connected+-seed0") for archive in ("quick/seed0.zip", "machine.zip")]
     assert made[0].read("config.toml") == made[1].read("config.toml")
     (config := tmp_path / "config.toml").write_text(made[0].read("config.toml"))
@@ -54,7 +54,7 @@ def test_a_run_again_from_its_configuration(tmp_path: Path, model: str, steps: i
 
 
 def test_a_run_on_two_kinds_of_machine() -> None:
-    """As the docs say: the same scores, but for last digits, until the end."""
+    """As the docs say, the scores agree up to last digits until the end of training."""
     for model in ("transformer", "hypertransformer"):
         name = f"{model}-connected+-seed0"
         one, other = StoredFiles("quick/seed0.zip", name), StoredFiles("machine.zip", name)
@@ -70,5 +70,5 @@ def scores(rows: list[str]) -> list[float]:
 
 
 def identity(env: str) -> dict[str, Any]:
-    """What the bits of a run depend on."""
+    """Everything that affects the bits of a run."""
     return json.loads(env)["starts"][0]["identity"]

@@ -14,7 +14,7 @@ from recombine.task.teacher import seed_teacher
 
 
 def test_no_two_uses_share_a_key() -> None:
-    """Every (seed, stream, step), and what is split or folded from it, is a key of its own."""
+    """Every (seed, stream, step), and every key split or folded from it, is unique."""
     keys = [
         stream_key(seed, stream, step)
         for seed, stream, step in itertools.product((0, 1, 2, 2**31, 2**32 - 1), Stream, (0, 1, 2, 8, 99_999))
@@ -52,14 +52,14 @@ def test_wide_floats_do_not_change_what_is_drawn() -> None:
 
 
 def test_seeds_can_be_traced() -> None:
-    """So that one program can run many seeds."""
+    """One compiled program can run many seeds."""
     keys = jax.vmap(lambda seed: jax.random.key_data(stream_key(seed, Stream.train, 3)))(np.arange(4, dtype=np.uint32))
     for seed in range(4):
         np.testing.assert_array_equal(keys[seed], jax.random.key_data(stream_key(seed, Stream.train, 3)))
 
 
 def test_stream_numbers_are_fixed() -> None:
-    """They are part of every run's identity: this list may grow, and never change."""
+    """Every stored run depends on these numbers: the list may grow, but its entries never change."""
     names = ["teacher", "init", "train", "in_dist", "ood", "control", "probe", "select", "reference"]
     names += ["control_modules", "active_modules", "modules", "intervene", "explore", "trained_tasks"]
     assert [stream.name for stream in sorted(Stream)] == names

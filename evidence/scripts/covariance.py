@@ -1,6 +1,7 @@
-"""How the reference `trained_covariance` depends on its noise: `python evidence/scripts/covariance.py`, half an hour.
+"""Measures how the reference `trained_covariance` depends on its noise: `python evidence/scripts/covariance.py`.
 
 Writes measured/covariance.json: R² in distribution and on held-out masks, for the teachers of `quick` and of `paper`.
+Takes half an hour.
 """
 
 from records import MAIN, T, chosen, study

@@ -1,6 +1,6 @@
-"""What the probe decodes, the masks or the weights within them: `python evidence/scripts/decoding.py`.
+"""Measures whether the probe decodes the masks or the weights within them: `python evidence/scripts/decoding.py`.
 
-Of the trained models on `connected+` whose parameters were kept; some minutes. Writes measured/decoding.json.
+Uses the models trained on `connected+` whose parameters were kept. Writes measured/decoding.json. Takes some minutes.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from recombine.task.teacher import config_teacher
 
 
 def told(fit: Ridge, features: np.ndarray, z: np.ndarray, masks: np.ndarray) -> dict[str, float | None]:
-    """R² over all tasks; of how z moves within a mask; and in how many tasks the largest entries are the mask's."""
+    """R² over all tasks, R² of the variation within a mask, and how often the largest entries are those of the mask."""
     decoded = features @ fit.weights + fit.intercept
     of_mask = [masks == mask for mask in np.unique(masks)]
     moves, decoded_moves = (np.concatenate([a[one] - a[one].mean(axis=0) for one in of_mask]) for a in (z, decoded))

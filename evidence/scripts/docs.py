@@ -1,6 +1,7 @@
-"""Puts the tables and figures of these runs into the docs: `python evidence/scripts/docs.py`; `--check` only looks.
+"""Writes the tables and figures of the stored runs into the docs: `python evidence/scripts/docs.py`.
 
-A page says where a table goes with `<!-- evidence: NAME -->` and `<!-- end -->`; what stands between is replaced.
+With `--check` it only reports what would change. In a page, `<!-- evidence: NAME -->` and `<!-- end -->` mark the place
+of a table; the text between them is replaced.
 """
 
 import json
@@ -27,8 +28,8 @@ def filled(text: str) -> str:
 
 
 def digest(chart: Any) -> str:
-    """Of all that is drawn, and how: numbers, words, colours, sizes. Not of pixels, which differ with the fonts of a
-    machine; nor of the last digits, which may differ with its processor."""
+    """A digest of a chart's specification: numbers, words, colours, sizes. It does not cover pixels, which depend on
+    the fonts of a machine, nor the last digits, which may depend on its processor."""
 
     def rounded(value: Any) -> Any:
         match value:
@@ -41,7 +42,7 @@ def digest(chart: Any) -> str:
         return value
 
     text = json.dumps(rounded(chart.to_dict()), sort_keys=True)
-    # Altair names these by a count through all that a process draws, or by a hash of every digit in them.
+    # Altair names these by a counter in the process, or by a hash of every digit in them.
     named = re.sub(r'"(view|param|layer)_[0-9a-f_]+', r'"\1', text)
     return sha256(named.encode()).hexdigest()
 

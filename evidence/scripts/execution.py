@@ -1,7 +1,7 @@
-"""Tasks of k active modules with the true latent: `python evidence/scripts/execution.py`.
+"""Measures hypertransformers on tasks of k active modules with the true latent: `python evidence/scripts/execution.py`.
 
-Does inference fail, or execution? Of the hypertransformers on `connected+` whose parameters were kept; some minutes.
-Writes measured/execution.json.
+The question is whether inference fails, or execution. Uses the hypertransformers trained on `connected+` whose
+parameters were kept. Writes measured/execution.json. Takes some minutes.
 """
 
 from results import keep, trained_runs

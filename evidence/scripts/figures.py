@@ -1,4 +1,4 @@
-"""The figures of the docs, from the runs in this directory and from nothing else."""
+"""The figures of the docs, made only from the runs in evidence/."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ WIDTH, HEIGHT = 300, 220
 
 
 def length() -> alt.ConcatChart:
-    """R² over N, of both models and of ridge, in distribution and on held-out masks."""
+    """R² of both models and of ridge by episode length N, in distribution and on held-out masks."""
     runs = sweep("length")
     rows: list[dict[str, Any]] = []
     lengths = sorted({run.config.task.episode_length for run in runs})
@@ -49,7 +49,7 @@ def length() -> alt.ConcatChart:
 
 
 def held_out() -> alt.ConcatChart:
-    """The answer in one picture: R² on held-out masks of what knows no modules, of the models, with the true latent."""
+    """The main result: R² on held-out masks of the references, of the models, and with the true latent."""
     panels = [_held_out("paper", "The paper's settings", labels=True), _held_out("quick", "quick", labels=False)]
     title = alt.TitleParams(
         "R² on held-out combinations of modules",

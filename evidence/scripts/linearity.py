@@ -1,8 +1,8 @@
-"""How far a pair's task is linear, and how far its two modules' functions add: `python evidence/scripts/linearity.py`.
+"""Measures how linear tasks are, and how well single modules' tasks add up: `python evidence/scripts/linearity.py`.
 
-Writes measured/linearity.json: the share of a task's variance that the best affine function of x explains, and that of
-the best combination of the two tasks that its modules are alone; means over the pairs of `connected+`, trained or held
-out, for 20 teachers. Nothing is trained; it takes seconds.
+Writes measured/linearity.json. It has two shares of the variance of a pair's task: that explained by the best affine
+function of x, and that explained by the best combination of the tasks of its two modules alone. Both are means over the
+pairs of `connected+`, trained or held out, for 20 teachers. Nothing is trained; it takes seconds.
 """
 
 import jax
@@ -15,7 +15,7 @@ from recombine.task.episode import sample_input
 from recombine.task.latent import sample_latent
 from recombine.task.teacher import Teacher, seed_teacher
 
-TEACHERS, TASKS, INPUTS = 20, 8, 4096  # of each size; of each pair; of each task
+TEACHERS, TASKS, INPUTS = 20, 8, 4096  # teachers per size, tasks per pair, inputs per task
 
 
 def main() -> None:
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def shares(teacher: Teacher, mask: np.ndarray, seed: int) -> tuple[float, float]:
-    """What is linear of a mask's tasks, and what its modules make, each alone and then added."""
+    """The shares of a mask's tasks that are explained by x, and by the tasks of its single modules."""
     x_key, z_key = jax.random.split(jax.random.key(seed))
     x = sample_input(x_key, (INPUTS, teacher.theta.shape[-1]))
     z = jax.vmap(sample_latent, (0, None))(jax.random.split(z_key, TASKS), jnp.asarray(mask, jnp.float32))

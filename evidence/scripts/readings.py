@@ -1,4 +1,4 @@
-"""What the other readings of the paper do to its claims: the verdicts of `quick` with one reading exchanged."""
+"""Do the verdicts depend on how the paper is read? The verdicts of `quick`, with one reading changed at a time."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -36,7 +36,7 @@ Row = tuple[str, ...]
 def readings_table(
     quick: Study, swept: Sequence[StoredRun], taught: Sequence[StoredRun], longer: Sequence[StoredRun]
 ) -> str:
-    """A row for each reading; a verdict that differs from that of the reading we take is bold."""
+    """A row for each reading. A verdict that differs from that of our reading is bold."""
     base = [run for run in quick.runs if run.model in MODELS]
     rows: list[Row] = []
     for words, runs in alternatives(base, swept, taught, longer):
@@ -71,7 +71,7 @@ def alternatives(
     taught: Sequence[StoredRun],
     longer: Sequence[StoredRun],
 ) -> Iterator[tuple[str, list[StoredRun]]]:
-    """Each other reading, with the runs that it leaves a judge."""
+    """Each alternative reading, with the runs on which it is judged."""
     for n in sorted({_length(run) for run in longer} - {_length(base[0])}):
         yield f"N = {n}", [run for run in longer if _length(run) == n]
     yield "R² by the contexts' variances", [_with_variance(run) for run in base]
@@ -93,7 +93,7 @@ def _length(run: StoredRun) -> int:
 def _swept(
     field: str, words: str, base: Sequence[StoredRun], swept: Sequence[StoredRun]
 ) -> Iterator[tuple[str, list[StoredRun]]]:
-    """A model that the reading does not concern is the one we have."""
+    """The runs of a reading that changes one field. Models that do not have the field keep their usual runs."""
     known = {(run.model, run.support, run.seed): run for run in base}
     default = {field_value(run.config, field) for run in base} - {None}
     for value in sorted({field_value(run.config, field) for run in swept} - {None} - default, key=str):
@@ -114,7 +114,7 @@ def _by_variance(score: Score) -> Score:
 
 
 def _with_variance(run: StoredRun) -> StoredRun:
-    """With the other denominator of R², for the model and for its references."""
+    """The run with the other denominator of R², for the model and its references."""
 
     def read(row: MetricsRow) -> MetricsRow:
         return msgspec.structs.replace(row, **{split: _by_variance(score) for split, score in row.splits().items()})
@@ -132,7 +132,7 @@ def _kept_readout(row: MetricsRow) -> MetricsRow:
 
 
 def _outside_both(run: StoredRun) -> StoredRun:
-    """On the masks that neither support of panel D trains on: model, ridge and oracle."""
+    """The run scored on the masks that neither support of panel D trains on, for the model, ridge and the oracle."""
     if run.support not in COMPARED:
         return run
 
@@ -152,12 +152,12 @@ def _outside_both(run: StoredRun) -> StoredRun:
 
 
 def reference_masks() -> list[dict[str, Any]]:
-    """What reference_masks.py found."""
+    """The results of reference_masks.py."""
     return read_rows("reference_masks")
 
 
 def _probe_tokens(run: StoredRun, kind: str) -> Callable[[MetricsRow], MetricsRow]:
-    """With the probe of the context's tokens in place of the read-out's."""
+    """A function that replaces the probe of the last token by that of the context's tokens."""
     tokens = None if run.scorecard is None else run.scorecard.probe_tokens
 
     def read(row: MetricsRow) -> MetricsRow:

@@ -1,4 +1,4 @@
-"""The runs in evidence/, read; and the cells that tables are made of."""
+"""Reads the runs in evidence/, and formats their numbers as table cells."""
 
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -40,7 +40,7 @@ def chosen(runs: Iterable[StoredRun], model: str, **fields: object) -> list[Stor
 
 
 def final_r2(run: StoredRun, split: str) -> float:
-    """At the last snapshot."""
+    """R² on a split at the last snapshot."""
     r2 = run.last.r2(split) if run.last is not None else None
     assert r2 is not None, f"{run.path} has no score on {split}"
     return r2
@@ -68,7 +68,7 @@ APART = (f"{T}, held out", f"{H}, held out", "difference", "ridge", "latent deco
 
 
 def apart(one: Sequence[StoredRun], other: Sequence[StoredRun]) -> tuple[str, ...]:
-    """The cells of APART: the two models on held-out masks. Their difference is paired by seed."""
+    """The cells under the headings APART: both models on held-out masks, with their difference paired by seed."""
     by_seed = {run.seed: final_r2(run, "ood") for run in one}
     differences = [final_r2(run, "ood") - by_seed[run.seed] for run in other if run.seed in by_seed]
     decoded = [_latent_decoded(run) for run in other]

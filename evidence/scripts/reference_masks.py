@@ -1,4 +1,4 @@
-"""Ridge and the oracle mask by mask, as the runs have their models: `python evidence/scripts/reference_masks.py`.
+"""Scores ridge and the oracle mask by mask, like the models of a run: `python evidence/scripts/reference_masks.py`.
 
 Writes measured/reference_masks.json: the scores on each held-out mask, for the runs of panel D at `quick`.
 """

@@ -1,4 +1,4 @@
-"""What the scripts that measure trained models have in common: which runs, and where their results are kept."""
+"""Functions that the measuring scripts share: finding the trained runs, storing and reading their results."""
 
 import json
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ def trained_runs(study: str, model: str, support: str = "connected+") -> list[Ru
 
 
 def keep(name: str, rows: Sequence[dict[str, Any]]) -> None:
-    """With the rows of runs that were not measured again."""
+    """Store the rows, and keep the stored rows of runs that were not measured again."""
     path = MEASURED / f"{name}.json"
     measured = {_run(row) for row in rows}
     before = [row for row in json.loads(path.read_text()) if _run(row) not in measured] if path.exists() else []

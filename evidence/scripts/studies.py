@@ -1,4 +1,4 @@
-"""Tables of a study: every panel of the paper, and what looks further into the models."""
+"""Tables of a study: every panel of the paper, and the further measures of the models."""
 
 from collections.abc import Sequence
 from io import StringIO
@@ -66,7 +66,7 @@ def scores(name: str) -> str:
 
 
 def first_seed(name: str) -> str:
-    """What `recombine reproduce` with one seed prints of the paper's main support, and its verdicts in short."""
+    """The output of `recombine reproduce` with one seed for the main support, with shortened verdicts."""
     one = Study(tuple(run for run in study(name).runs if run.seed == 0))
     found = next(scores for scores in final_scores(one) if f" {MAIN}," in scores.title)
     printed = StringIO()
@@ -116,7 +116,7 @@ def active_modules(name: str) -> str:
 
 
 def modules(name: str) -> str:
-    """Are the teacher's modules in the models that have a latent?"""
+    """Module recovery, for the models that have a latent."""
     rows = []
     for model, support in product(models(study(name)), supports(study(name))):
         cards = [card.modules for card in _cards(name, model, support) if card.modules is not None]
@@ -158,7 +158,7 @@ def _held_out_over_training(run: StoredRun) -> dict[int, float]:
 
 
 def panel_d(name: str) -> str:
-    """Connected or not, seed by seed: on each support's own held-out masks, and on those outside both."""
+    """Panel D seed by seed: on each support's own held-out masks, and on the masks outside both supports."""
     rows = []
     for seed, support in product(study(name).seeds, COMPARED):
         runs = {run.model: run for run in study(name).runs if (run.support, run.seed) == (support, seed)}
@@ -177,7 +177,7 @@ def panel_d(name: str) -> str:
 
 
 def interventions(name: str) -> str:
-    """Is it inference or execution that fails?"""
+    """The interventions: does inference fail, or execution?"""
     rows = []
     for model, support in product(models(study(name)), supports(study(name))):
         found = [card.interventions for card in _cards(name, model, support)]

@@ -14,7 +14,7 @@ from recombine.terminal.markdown import table
 
 
 def length() -> str:
-    """The curve over N."""
+    """R² by episode length N."""
     runs = sweep("length")
     rows = []
     for n in sorted({run.config.task.episode_length for run in runs}):
@@ -39,7 +39,7 @@ GAP = (
 
 
 def gap() -> str:
-    """What the difference between the two models on held-out masks depends on."""
+    """The difference between the two models on held-out masks, with one setting changed at a time."""
     runs = sweep("gap")
     seeds = sorted({run.seed for run in runs})
     base = [run for run in study("quick").runs if run.support == MAIN and run.seed in seeds]
@@ -57,7 +57,7 @@ def gap() -> str:
 
 
 def diversity() -> str:
-    """Which tasks are trained on."""
+    """R² by the set of masks that is trained on."""
     runs = sweep("diversity")
     seeds = sorted({run.seed for run in runs})
     base = [run for run in study("quick").runs if run.seed in seeds]
@@ -79,7 +79,7 @@ def diversity() -> str:
 
 
 def covariance() -> str:
-    """What the noise does in the reference of that name, beside the models."""
+    """The effect of the noise on the reference `trained_covariance`, compared with the models."""
     found = read_rows("covariance")
     columns = [(name, split) for name in ("quick", "paper") for split in ("in_dist", "ood")]
     seeds = {(row["study"], row["seed"]) for row in found}
@@ -103,7 +103,7 @@ def covariance() -> str:
 
 
 def linearity() -> str:
-    """How far the tasks of held-out pairs are linear, and how far their modules' functions add."""
+    """How linear the tasks of held-out pairs are, and how well the tasks of their single modules add up to them."""
     found = [row for row in read_rows("linearity") if row["split"] == "ood"]
     words = {"linear": "best affine function of x", "added": "best combination of the two modules' own tasks"}
     rows = []
@@ -116,7 +116,7 @@ def linearity() -> str:
 
 
 def execution() -> str:
-    """The hypertransformer on tasks of k active modules, as it infers them and with the true latent."""
+    """The hypertransformer on tasks with k active modules, with the inferred and with the true latent."""
     found = read_rows("execution")
     rows, ks = [], sorted({row["k"] for row in found})
     for name in dict.fromkeys(row["study"] for row in found):
@@ -127,7 +127,7 @@ def execution() -> str:
 
 
 def decoding() -> str:
-    """What the probe decodes: masks, or the weights within them."""
+    """How much of the probe's R² is the mask, and how much the weights within a mask."""
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in read_rows("decoding"):
         groups.setdefault((row["study"], row["model"], row["place"], row["split"]), []).append(row)
@@ -142,7 +142,7 @@ def decoding() -> str:
 
 
 def selection() -> str:
-    """The corner of the paper's search: every configuration, by the score that the paper selects by."""
+    """A corner of the paper's hyperparameter search: every configuration, ranked by the paper's selection score."""
     rows = []
     for kind in (T, H):
         results = sweep_results(EVIDENCE / f"corner-{kind}.zip")

@@ -1,4 +1,4 @@
-"""The tables of the docs by name, from the runs in this directory and from nothing else."""
+"""The tables of the docs, by name, made only from the runs in evidence/."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Tables of the factorial of teachers and seeds: what a seed changes."""
+"""Tables of the variation between seeds, from a factorial design of teachers and seeds."""
 
 from collections.abc import Callable, Sequence
 from statistics import fmean
@@ -13,7 +13,7 @@ from recombine.terminal.markdown import table
 
 
 def variation() -> str:
-    """How much of the spread is the teacher's: a factorial of teachers and seeds, each with its own init and data."""
+    """The share of the variance that is due to the teacher, and to the seed (initial parameters and data)."""
     scores: tuple[tuple[str, Callable[[StoredRun], float | None]], ...] = (
         ("R² in distribution", lambda run: final_r2(run, "in_dist")),
         ("R² held out", lambda run: final_r2(run, "ood")),
@@ -57,11 +57,11 @@ def _share(grid: Sequence[Sequence[float]]) -> float:
 def share_interval(
     grid: Sequence[Sequence[float]], level: float = 0.95, draws: int = 100_000, seed: int = 0
 ) -> tuple[float, float]:
-    """Of the teachers' share, if all that varies is normal: a generalised confidence interval.
+    """A generalised confidence interval of the teachers' share of the variance, if all effects are normal.
 
-    Each sum of squares is its expected mean square times a χ²; with that χ² drawn, the sums that were found tell what
-    the mean squares would be, and those the components. A seed is the same for every teacher, so that the share has
-    three components and no exact interval.
+    Each sum of squares is its expected mean square times a χ² variable. Drawing that variable turns the observed sums
+    into possible mean squares, and these into variance components. The same seeds are used for every teacher, so the
+    share has three components, and no exact interval exists.
     """
     rng = np.random.default_rng(seed)
     teacher, seeds, rest = (square * freedom / rng.chisquare(freedom, draws) for square, freedom in _mean_squares(grid))
@@ -80,7 +80,7 @@ def _teachers(runs: Sequence[StoredRun]) -> list[int]:
 
 
 def teachers() -> str:
-    """The same runs, teacher by teacher."""
+    """The runs of the factorial, teacher by teacher."""
     runs = sweep("variation")
     rows = []
     for teacher in _teachers(runs):
@@ -90,7 +90,7 @@ def teachers() -> str:
 
 
 def teachers_masks() -> str:
-    """Which held-out masks are hard: with four teachers, for either model."""
+    """R² of each held-out mask, for four teachers and both models: are the same masks hard?"""
     runs = sweep("variation")
     rows, scores, within = [], [], []
     for teacher in _teachers(runs):
@@ -106,7 +106,7 @@ def teachers_masks() -> str:
 
 
 def _grid(model: str, of: Callable[[StoredRun], float | None]) -> list[list[float]]:
-    """A row for each teacher, an entry for each seed: the same seeds, in the same order, in every row."""
+    """A row for each teacher with an entry for each seed, in the same order in every row."""
     runs = [run for run in sweep("variation") if run.model == model]
     found: dict[int, dict[int, float]] = {}
     for run in runs:
@@ -118,16 +118,16 @@ def _grid(model: str, of: Callable[[StoredRun], float | None]) -> list[list[floa
 
 
 def components(grid: Sequence[Sequence[float]]) -> tuple[float, float]:
-    """Variance of the teachers (the rows), and with one teacher: of a two-way analysis of variance, not below zero.
+    """The variance between teachers (the rows), at least 0, and the variance with one teacher, from a two-way analysis.
 
-    A seed is the same for every teacher: what it changes for all of them is not among the rows' means.
+    The same seeds are used for every teacher, so the effect of a seed does not enter the differences between rows.
     """
     (teacher, _), (seeds, _), (rest, _) = _mean_squares(grid)
     return max(teacher - rest, 0.0) / len(grid[0]), (seeds - rest) / len(grid) + rest
 
 
 def _mean_squares(grid: Sequence[Sequence[float]]) -> tuple[tuple[float, int], ...]:
-    """Of the rows, of the columns and of what is left, with their degrees of freedom."""
+    """The mean squares of the rows, of the columns and of the residuals, each with its degrees of freedom."""
     values = np.asarray(grid)
     rows, columns = values.shape
     by_row, by_column = values.mean(axis=1, keepdims=True), values.mean(axis=0)

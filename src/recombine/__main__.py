@@ -11,13 +11,13 @@ def main() -> int:
 
 
 def forget_current_directory() -> None:
-    """Python puts the current directory first on the path; files there are data to us, and must not be imported.
+    """Remove the current directory from `sys.path`, where Python puts it first: files there must not be imported.
 
-    Only modules that Python itself has loaded by now are used here: any other import could load a file from there.
+    This function may use only modules that Python has loaded already: any other import could load a file from there.
     """
     try:
-        here = os.getcwd()  # noqa: PTH109 (pathlib is such another import)
-    except OSError:  # it was removed, and Python has put nothing first
+        here = os.getcwd()  # noqa: PTH109 (pathlib is not loaded yet)
+    except OSError:  # the directory was removed: Python has not added it
         return
     if not sys.flags.safe_path and sys.path[:1] == [here]:
         del sys.path[0]

@@ -1,4 +1,4 @@
-"""The checks that fields go through: each names the field, the value and what would be right."""
+"""Checks of single fields. Each error names the field, its value and what would be right."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ LARGEST_SIZE = 2**16
 LARGEST_COUNT = 2**31 - 1  # steps and episodes are counted in 32 bits on the device
 LARGEST_NUMBER = 1e30  # beyond it float32 overflows in the first product
 MOST_NUMBERS = 250_000_000  # a gigabyte of float32
-NUM_SEEDS = 2**32  # JAX drops the upper half of a longer seed without a word: 0 and 2³² would draw the same numbers
+NUM_SEEDS = 2**32  # JAX silently drops the upper half of a longer seed: 0 and 2³² would draw the same numbers
 
 
 def check_size(name: str, value: Any, least: int = 1, most: int = LARGEST_SIZE) -> None:

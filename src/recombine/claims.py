@@ -1,10 +1,10 @@
 """The paper's claims, and our criteria for each.
 
-The claims are the paper's; what decides each of them (the statistic, the comparison and the threshold) is ours. The
-criteria were written before any long run was looked at; a later change is logged in docs/decisions.md.
+The claims are the paper's. The criteria (statistic, comparison and threshold) are ours. They were written before any
+long run was looked at; docs/decisions.md logs every later change.
 
-"Relative" scores are read between two references on the same episodes: 0 is ridge regression on the context, 1 is the
-oracle, which knows the teacher.
+A "relative" score is a model's R² between two references on the same episodes: 0 is ridge regression on the context,
+1 is the oracle, which knows the teacher.
 """
 
 from typing import Literal, NamedTuple
@@ -15,7 +15,7 @@ class Statistic(NamedTuple):
 
     name: str
     words: str
-    comparison: Literal[">=", "<=", "within"]  # within: between minus the threshold and the threshold
+    comparison: Literal[">=", "<=", "within"]  # within: between −threshold and +threshold
     threshold: float
     scale: Literal["linear", "log"] = "linear"  # log: a ratio, whose mean and interval are those of its logarithm
 

@@ -1,8 +1,8 @@
-"""Digests of source code: which code made a number, comments and formatting aside.
+"""Digests of source code: they identify the code that made a number, ignoring comments and formatting.
 
-The digest of a module covers the module and every module that it imports from the same directories, followed to the
-end. It is read off the files, and nothing is imported. A stored number is used again only if its digest is that of the
-code at hand.
+The digest of a module covers the module and, recursively, every module that it imports from the same directories. It
+is computed from the files; nothing is imported. A stored number is reused only if its digest equals that of the
+current code.
 """
 
 import ast
@@ -16,19 +16,19 @@ from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
-UNKNOWN = ""  # the digest of what was made before digests were kept
+UNKNOWN = ""  # the digest of results that were stored before digests existed
 LENGTH = 16  # hexadecimal digits of a digest
 
 
 @cache
 def package_digest(*modules: str) -> str:
-    """Of modules of this package, such as `recombine.train.loop`, and all of the package that they import."""
+    """The digest of modules of this package, such as `recombine.train.loop`, and of the package's code they import."""
     return _digest(modules, (PACKAGE.parent,), only=PACKAGE.name)
 
 
 @cache
 def model_digest(custom: str) -> str:
-    """Of the module of a class, `package.module:Class`, and all that it imports from the user's own directories."""
+    """The digest of the module of `package.module:Class`, and of what it imports from the user's own directories."""
     module = custom.partition(":")[0]
     if module.partition(".")[0] == PACKAGE.name:  # a class that comes with Recombine
         return package_digest(module)
@@ -39,13 +39,13 @@ def model_digest(custom: str) -> str:
 
 
 def package_commit() -> str:
-    """The commit that this package is of, if it is in a git checkout; `+` behind it where files were changed since."""
+    """The git commit of this package, followed by `+` if files have changed since; empty outside a checkout."""
     commit = _git("log", "-1", "--format=%H", "--", ".")
     return f"{commit}+" if commit and _git("status", "--porcelain", "--", ".") else commit
 
 
 def _git(*arguments: str) -> str:
-    """What git says of this package's files; empty where there is no git, or the files are not in a checkout."""
+    """The output of a git command on this package's files; empty without git, or outside a checkout."""
     try:
         command = ["git", "-C", str(PACKAGE), *arguments]
         found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
@@ -55,12 +55,12 @@ def _git(*arguments: str) -> str:
 
 
 def _parent_of_top(found: Path, module: str) -> Path:
-    """The directory that the top-level module or package of `module` stands in."""
+    """The directory that contains the top-level module or package of `module`."""
     return found.parent if found.stem == module.partition(".")[0] else found.parent.parent
 
 
 def _user_directories() -> tuple[Path, ...]:
-    """Where Python looks for modules, but for its own library and installed packages."""
+    """The directories on `sys.path`, without Python's standard library and installed packages."""
     installed = {Path(sysconfig.get_paths()[name]).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     directories = dict.fromkeys(Path(entry or ".").resolve() for entry in sys.path)
     return tuple(
@@ -71,7 +71,7 @@ def _user_directories() -> tuple[Path, ...]:
 
 
 def _digest(modules: Iterable[str], directories: Sequence[Path], only: str = "", without: str = "") -> str:
-    """Of all files that the modules lead to: their names below their directories, and what they say."""
+    """The digest of the modules and of all modules that they import: of their names and their code."""
     waiting, found = list(modules), dict[str, str]()
     while waiting:
         name = waiting.pop()
@@ -80,7 +80,7 @@ def _digest(modules: Iterable[str], directories: Sequence[Path], only: str = "",
             continue
         path = _find(name, directories)
         if path is None:
-            continue  # of the standard library or an installed package, or no module at all
+            continue  # in the standard library or an installed package, or no module at all
         found[name], imported = _scan(path, name)
         waiting += [*_packages(name), *imported]
     text = "\n".join(f"{name} {digest}" for name, digest in sorted(found.items()))
@@ -98,7 +98,7 @@ def _find(name: str, directories: Sequence[Path]) -> Path | None:
 
 
 def _packages(name: str) -> Iterator[str]:
-    """The packages that a module is in: importing the module runs them."""
+    """The packages that contain a module. Importing the module runs them too."""
     while "." in name:
         name = name.rpartition(".")[0]
         yield name
@@ -106,7 +106,7 @@ def _packages(name: str) -> Iterator[str]:
 
 @cache
 def _scan(path: Path, name: str) -> tuple[str, tuple[str, ...]]:
-    """The digest of a file, and the modules that it imports. What cannot be parsed is taken by its bytes."""
+    """The digest of a file, and the modules that it imports. A file that cannot be parsed is digested as bytes."""
     data, imported = path.read_bytes(), ()
     if path.suffix == ".py":
         with suppress(SyntaxError, ValueError, RecursionError):
@@ -117,7 +117,7 @@ def _scan(path: Path, name: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _imported(tree: ast.Module, package: str) -> Iterator[str]:
-    """The modules that a file of a package imports, wherever in the file, and the names that may be modules."""
+    """The modules that a file imports anywhere, and the names in `from … import` that may be modules."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -130,9 +130,9 @@ def _imported(tree: ast.Module, package: str) -> Iterator[str]:
 
 
 def _meaning(value: object) -> Iterator[str]:
-    """A syntax tree as text: no comments, no docstrings, no line numbers, the same in every version of Python."""
+    """A syntax tree as text, without comments, docstrings and line numbers; the same in every version of Python."""
     match value:
-        case ast.Raise():  # no number depends on the words of an error
+        case ast.Raise():  # no number depends on an error message
             yield "(Raise)"
         case ast.AST():
             yield f"({type(value).__name__}"
@@ -152,5 +152,5 @@ def _meaning(value: object) -> Iterator[str]:
 
 
 def _is_text(line: object) -> bool:
-    """A string that stands alone in a body: a docstring, or the description of a field."""
+    """Whether a statement is only a string: a docstring, or the description of a field."""
     return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)

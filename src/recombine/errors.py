@@ -1,11 +1,11 @@
-"""The one exception that is the user's to read."""
+"""The exceptions whose messages are written for the user."""
 
 from difflib import get_close_matches
 from typing import Any
 
 
 class InputError(ValueError):
-    """Something the user gave cannot be used: which field, its value, and what would be right."""
+    """The user's input cannot be used. The message names the field, its value, and what would be right."""
 
     def __init__(self, field: str, value: Any, expected: str):
         self.field, self.value, self.expected = field, value, expected
@@ -19,14 +19,14 @@ class InputError(ValueError):
 
 
 class InUse(InputError):
-    """Somebody else is at it: later it may not be so."""
+    """Another process is using the directory. The same command may succeed later."""
 
 
 def suggestion(word: str, candidates: list[str]) -> str:
-    """' (did you mean …?)' where a candidate is close to the word, otherwise nothing."""
+    """' (did you mean …?)' if a candidate is close to the word, otherwise the empty string."""
     close = get_close_matches(word, candidates, n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 class Failed(Exception):
-    """Something that was asked for did not succeed, as far as it was told at the time."""
+    """The command finished, but some of its work failed. The message lists what failed."""

@@ -1,7 +1,6 @@
-"""Files as the rest needs them: written whole or not at all, read without surprises.
+"""Reads and writes files safely: a file is written completely or not at all; links are not followed.
 
-Everything that touches the disk on behalf of a run goes through `os` here, so that a test can make each operation
-fail in turn.
+Every disk operation of a run goes through `os` in this file, so that a test can make each operation fail in turn.
 """
 
 import errno
@@ -17,15 +16,15 @@ from pathlib import Path
 from recombine.errors import InputError
 from recombine.no_links import ABSENT, open_below
 
-UNFINISHED = ".new"  # how the name of a file that is still being written ends
+UNFINISHED = ".new"  # the suffix of a file that is still being written
 
 
 class NotAFile(OSError):
-    """Something that should be a regular file is not: missing, a link, a directory, too large."""
+    """A path is not a readable regular file: it is missing, a link, a directory, or too large."""
 
 
 def check_output(field: str, path: Path, suffixes: tuple[str, ...]) -> None:
-    """Refuse, before any work is done, a path that could not be written."""
+    """Refuse a path that cannot be written, before any work is done."""
     if path.suffix.lower() not in suffixes:
         raise InputError(field, str(path), f"the name must end in {' or '.join(suffixes)}")
     check_name(field, path)
@@ -35,7 +34,7 @@ def check_output(field: str, path: Path, suffixes: tuple[str, ...]) -> None:
         raise InputError(field, str(path), f"there is no directory {str(path.parent)!r}")
     try:
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".recombine-"):
-            pass  # os.access says yes to root, and of /proc
+            pass  # os.access is no test: it always says yes to root, and for /proc
     except OSError as error:
         wanted = f"the directory {str(path.parent)!r} cannot be written to ({error.strerror})"
         raise InputError(field, str(path), wanted) from error
@@ -52,7 +51,7 @@ def check_name(field: str, path: Path) -> None:
 
 @contextmanager
 def replacing(field: str, path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` to write to; moved into its place at the end, or removed on failure."""
+    """Yield a temporary path beside `path` to write to. It replaces `path` at the end, and is removed on failure."""
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=".recombine-", suffix=path.suffix)
         os.close(handle)
@@ -63,7 +62,7 @@ def replacing(field: str, path: Path) -> Iterator[Path]:
         yield temporary
         umask = os.umask(0)
         os.umask(umask)
-        temporary.chmod(0o666 & ~umask)  # mkstemp's files are the owner's alone
+        temporary.chmod(0o666 & ~umask)  # mkstemp makes files that only the owner can read
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -73,12 +72,12 @@ def replacing(field: str, path: Path) -> Iterator[Path]:
 
 
 def write_new(path: Path, data: bytes) -> None:
-    """A new file, on the disk when this returns."""
+    """Write a new file. It is on the disk when this returns."""
     _write(path, os.O_EXCL, data)
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """The file's new content in place of the old, on the disk when this returns. Several processes may do it."""
+    """Replace a file's content atomically. It is on the disk when this returns. Safe with several processes."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{UNFINISHED}")
     try:
         write_new(temporary, data)
@@ -92,7 +91,7 @@ def replace_file(path: Path, data: bytes) -> None:
 
 @contextmanager
 def where_allowed() -> Iterator[None]:
-    """What is written here is worth keeping, but not needed: another's directory is left as it is."""
+    """Ignore permission errors inside, for optional files: a directory that we may not write to is left as it is."""
     try:
         yield
     except OSError as error:
@@ -101,13 +100,13 @@ def where_allowed() -> Iterator[None]:
 
 
 def remove_unfinished(path: Path) -> None:
-    """What killed processes left of a file that they were replacing. For whoever alone may write the file."""
+    """Remove the temporary files of killed processes. Only for a file that no other process may be writing."""
     for temporary in path.parent.glob(f".{glob.escape(path.name)}.*{UNFINISHED}"):
         os.unlink(temporary)
 
 
 def append(path: Path, data: bytes) -> None:
-    """More at the end of a file, on the disk when this returns."""
+    """Append to a file. The data is on the disk when this returns."""
     new = not path.exists()
     _write(path, os.O_APPEND, data)
     if new:
@@ -124,7 +123,7 @@ def _write(path: Path, how: int, data: bytes) -> None:
 
 
 def read_file(path: Path, most: int | None = None, below: Path | None = None) -> bytes:
-    """A regular file's content. Links are not followed, and nothing longer than `most` bytes is read."""
+    """A regular file's content. Links are not followed, and a file of more than `most` bytes is refused."""
     with regular_file(path, below) as (handle, found):
         if most is not None and found.st_size > most:
             raise NotAFile(f"{path.name} has {found.st_size} bytes, at most {most}")
@@ -135,22 +134,23 @@ def read_file(path: Path, most: int | None = None, below: Path | None = None) ->
 
 
 def read_end(path: Path, most: int, below: Path | None = None) -> bytes:
-    """The last bytes of a regular file, `most` of them or all there are. Links are not followed."""
+    """The last `most` bytes of a regular file, or the whole file if it is shorter. Links are not followed."""
     with regular_file(path, below) as (handle, found):
         return os.pread(handle, most, max(0, found.st_size - most))
 
 
 @contextmanager
 def regular_file(path: Path, below: Path | None = None) -> Iterator[tuple[int, os.stat_result]]:
-    """A regular file, opened for reading: its handle, and what the system says of it.
+    """Open a regular file for reading: yields its handle and its `os.stat`.
 
-    It is not a link; with `below`, nor is any directory between that one and the file (see `recombine.no_links`).
+    A link is refused. With `below`, so is a link among the directories between `below` and the file
+    (see `recombine.no_links`).
     """
     try:
         handle = open_below(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, below)
     except OSError as error:
         if error.errno not in ABSENT:
-            raise  # the system's trouble, not the file's: what is there may be good
+            raise  # an error of the system, not of the file: the file may be good
         raise NotAFile(f"{path.name}: {error.strerror}") from error
     try:
         found = os.fstat(handle)
@@ -162,7 +162,7 @@ def regular_file(path: Path, below: Path | None = None) -> Iterator[tuple[int, o
 
 
 def sync_directory(path: Path) -> None:
-    """Names are on the disk only once their directory is."""
+    """Bring a directory's entries to the disk: a new name is durable only after this."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -175,7 +175,7 @@ def make_directory(path: Path) -> None:
 
 
 def make_directories(path: Path) -> None:
-    """The directory and those above it that are missing, their names on the disk when this returns."""
+    """Make a directory and its missing parents. They are on the disk when this returns."""
     if path.is_dir():
         return
     make_directories(path.parent)
@@ -185,11 +185,11 @@ def make_directories(path: Path) -> None:
 
 
 def make_output_directory(field: str, path: Path) -> None:
-    """The directory, or a line that says why it cannot be."""
+    """Make a directory. Raises an `InputError` that says why if that fails."""
     try:
         make_directories(path)
     except OSError as error:
-        raise InputError(field, str(path), f"cannot be made ({error.strerror})") from error
+        raise InputError(field, str(path), f"cannot be created ({error.strerror})") from error
 
 
 def rename(path: Path, to: Path) -> None:
@@ -197,7 +197,7 @@ def rename(path: Path, to: Path) -> None:
 
 
 def remove_directory(path: Path) -> None:
-    """A directory of files, removed with them. A link is removed, never followed."""
+    """Remove a directory and everything in it. A link is removed, never followed."""
     if path.is_symlink():
         os.unlink(path)
         return

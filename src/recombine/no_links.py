@@ -1,11 +1,12 @@
-"""Files and directories below a directory that the user named: no link on the way is followed.
+"""Opens files and directories below a given directory without following symbolic links.
 
-Somebody else may write there, and put a link in the place of a directory at any instant, also after it was looked at.
-So no path is looked at first and opened later: every directory on the way is opened by its name, relative to the
-handle of the directory before it, and a link does not open. The directory that the user named may be a link.
+Another user may be able to write below that directory, and may replace a directory by a link at any instant, even
+between a check and the open that follows it. So no path is checked first and opened later. Instead, every directory
+on the way is opened by its name, relative to the handle of its parent, and opening a link fails. The given directory
+itself may be a link.
 
-Every function takes `below`, that directory. Without it, nobody else is expected to write there, and links to
-directories are followed as everywhere else.
+Every function takes that directory as `below`. Without `below`, links to directories are followed as usual: the
+caller trusts everyone who can write there.
 """
 
 import errno
@@ -15,12 +16,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # how the system says that a name is missing, or is a link
-STEP = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY  # O_PATH, where there is one, needs no right to list
+ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # the errors for a name that is missing, or is a link
+STEP = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY  # O_PATH, where it exists, needs no read permission
 
 
 def open_below(path: Path, flags: int, below: Path | None) -> int:
-    """A handle, as of `os.open`."""
+    """Open a file and return its handle, like `os.open`."""
     if below is None:
         return os.open(path, flags)
     with _reached(path, below) as (name, directory):
@@ -28,7 +29,7 @@ def open_below(path: Path, flags: int, below: Path | None) -> int:
 
 
 def stat_below(path: Path, below: Path | None) -> os.stat_result | None:
-    """What the system says of a file, a directory or, with `below`, of a link; None where there is nothing."""
+    """The `os.stat` of a file or directory, or None if there is none. With `below`, links are not followed."""
     try:
         if below is None:
             return path.stat()
@@ -43,7 +44,7 @@ def stat_below(path: Path, below: Path | None) -> os.stat_result | None:
 
 
 def names_below(path: Path, below: Path | None) -> list[str]:
-    """The names in a directory; none where there is no such directory."""
+    """The names in a directory; empty if there is no such directory."""
     try:
         handle = open_below(path, os.O_RDONLY | os.O_DIRECTORY, below)
     except OSError as error:
@@ -64,7 +65,7 @@ def is_directory(path: Path, below: Path | None) -> bool:
 
 
 def is_regular(path: Path, below: Path | None) -> bool:
-    """Whether there is a regular file, which is not a link."""
+    """Whether the path is a regular file, and not a link."""
     if below is None:
         return path.is_file() and not path.is_symlink()
     found = stat_below(path, below)
@@ -72,13 +73,13 @@ def is_regular(path: Path, below: Path | None) -> bool:
 
 
 def open_directory(name: str | Path, above: int | None = None) -> int:
-    """A handle of a directory, for names relative to it: of the user's own, or of one in the directory `above`."""
+    """Open a directory and return its handle. With `above`, a parent's handle, the name is relative and not a link."""
     return os.open(name, STEP if above is None else STEP | os.O_NOFOLLOW, dir_fd=above)
 
 
 @contextmanager
 def _reached(path: Path, below: Path) -> Iterator[tuple[str, int]]:
-    """The last name of a path, and a handle of the directory that has it."""
+    """The last name of a path, and a handle of the directory that contains it."""
     *names, last = _names(path, below)
     handle = open_directory(below)
     try:
@@ -93,7 +94,7 @@ def _reached(path: Path, below: Path) -> Iterator[tuple[str, int]]:
 
 def _names(path: Path, below: Path) -> Sequence[str]:
     text, start = str(path), f"{below}/"
-    if text.startswith(start):  # the same as below, in a fifth of the time
+    if text.startswith(start):  # the common case, five times as fast as the next
         names = text[len(start) :].split("/")
     elif path.is_relative_to(below):
         names = path.relative_to(below).parts or (".",)

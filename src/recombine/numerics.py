@@ -1,11 +1,11 @@
 """Exact float32 and reproducible random numbers, for every program that Recombine compiles.
 
-On accelerators a product of float32 matrices is by default not one: labels would be noisy, and the fast path another
-model than the plain one. And how a key becomes random bits is a setting of JAX that an environment variable can change:
-the same seed would draw another teacher and other data.
+Two of JAX's defaults are not safe here. On accelerators, float32 matrices are multiplied in a lower precision: labels
+would be noisy, and the fast path would differ from the plain one. And an environment variable can change how a key
+becomes random bits: the same seed would draw another teacher and other data.
 
-Nothing is set globally. `exact_jit` compiles a function under both settings, and every room that multiplies or draws
-uses it. Passes in bfloat16 are the exception, on demand (`model/forward.py`).
+No global setting is changed. `exact_jit` compiles a function with both settings fixed; every room that multiplies
+matrices or draws random numbers uses it. The only exception is training in bfloat16, on request (`model/forward.py`).
 """
 
 from collections.abc import Callable, Iterator
@@ -22,13 +22,13 @@ R = TypeVar("R")
 
 @contextmanager
 def exactly() -> Iterator[None]:
-    """Inside, what is traced multiplies float32 as float32, and a key gives the same random bits everywhere."""
+    """Code traced inside multiplies float32 in full precision, and turns a key into the same random bits everywhere."""
     with jax.default_matmul_precision("highest"), jax.threefry_partitionable(True):
         yield
 
 
 def exact_jit(function: Callable[P, R]) -> Callable[P, R]:
-    """`equinox.filter_jit`, whose program is traced under `exactly`."""
+    """`equinox.filter_jit`, with the function traced inside `exactly`."""
     compiled = eqx.filter_jit(function)
 
     @wraps(function)

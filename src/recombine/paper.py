@@ -1,7 +1,7 @@
-"""The paper's own numbers: each that the code uses stands here, once, and nothing else does.
+"""The paper's own numbers: every number that the code takes from the paper, each defined once.
 
 "When can transformers compositionally generalize in-context?", Kobayashi, Schug, Akram, Redhardt, von Oswald,
-Pascanu, Lajoie, Sacramento, 2024. Where the paper is silent, `docs/decisions.md` says what we take.
+Pascanu, Lajoie, Sacramento, 2024. Where the paper leaves a choice open, `docs/decisions.md` records ours.
 """
 
 from typing import Generic, NamedTuple, TypeVar

@@ -1,7 +1,7 @@
 """Randomness as a pure function of (seed, stream, step).
 
-Every use of random numbers has a stream of its own, and no two uses share one. Nothing about the data needs saving
-to resume a run: the step's number says it all.
+Every use of random numbers has its own stream. To resume a run, no random state needs to be saved: the number of the
+step determines the data.
 """
 
 from enum import IntEnum
@@ -13,7 +13,7 @@ from recombine.checks import check_seed
 
 
 class Stream(IntEnum):
-    """The named streams. The numbers are part of every run's identity: append, never renumber."""
+    """The named streams. Every stored run depends on these numbers: add new ones at the end, never renumber."""
 
     teacher = 0
     init = 1
@@ -21,15 +21,15 @@ class Stream(IntEnum):
     in_dist = 3
     ood = 4
     control = 5
-    probe = 6  # fitting the probe
-    select = 7  # selecting among configurations, never reporting on them
-    reference = 8  # where the reference that is fitted by gradient descent starts
+    probe = 6  # episodes on which the probe is fitted
+    select = 7  # episodes by which a sweep selects configurations; no reported score uses them
+    reference = 8  # initial weights of the reference `fitted_network`
     control_modules = 9
     active_modules = 10  # tasks of k active modules; the step is k
-    modules = 11  # inputs on which a student's modules are compared with the teacher's
-    intervene = 12  # random subspaces
-    explore = 13  # tasks that somebody composes; step 1 draws a fresh teacher
-    trained_tasks = 14  # the tasks that references know as those of training
+    modules = 11  # inputs on which a model's modules are compared with the teacher's
+    intervene = 12  # random subspaces, the control of the interventions
+    explore = 13  # tasks that a user composes in the explorer; step 1 draws a fresh teacher
+    trained_tasks = 14  # the training tasks that two references are given
     novel = 15  # the novel part: step 0 the inputs, step 1 the contexts
 
 

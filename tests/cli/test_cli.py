@@ -1,4 +1,4 @@
-"""The command line as a user meets it: one line on stderr for a mistake, exit 2, nothing written."""
+"""The command line for users: a mistake gives one line on stderr and exit code 2, and nothing is written."""
 
 import json
 import re
@@ -129,7 +129,7 @@ def test_mistakes_get_one_line(
     ],
 )
 def test_what_a_mistake_is_called(arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The field, its value and what would be right."""
+    """The message names the field, its value and what would be right."""
     assert main(arguments) == 2
     assert capsys.readouterr().err == f"recombine: {line}\n"
 
@@ -184,7 +184,7 @@ def test_train_resumes_and_prints_its_scores(capsys: pytest.CaptureFixture[str],
     assert main([*arguments, "--stop-at", "6", "--set", *changes]) == 0
     captured = capsys.readouterr()
     assert f"{out}: step 6 of 12" in captured.out
-    assert "the same command without --stop-at goes on" in captured.out
+    assert "the same command without --stop-at resumes" in captured.out
     assert main([*arguments, "--json", "--set", *changes]) == 0
     captured = capsys.readouterr()
     result = json.loads(captured.out)

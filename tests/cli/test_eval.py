@@ -1,4 +1,4 @@
-"""`recombine eval`: which run a path names, and how runs are called."""
+"""`recombine eval`: which run a path refers to, and the names of runs in the output."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_an_archive_of_several_runs_is_one_line(
     place: Path, path: str, names: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the names of the runs, whether the path is relative or not."""
+    """The error lists the names of the runs, for relative and absolute paths."""
     for given in (path, str(place / path)):
         assert main(["eval", given]) == 2
         error = capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What `reproduce` and `sweep` show of their jobs."""
+"""The progress that `reproduce` and `sweep` show."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Nowhere:
 def test_runs_that_are_still_to_be_done_are_not_the_best_before(
     tmp_path: Path, vmap: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many of them one program trains: their newest scores are not final."""
+    """The newest scores of unfinished runs are not final, also if one program trains several runs."""
     wanted = {f"seed{seed}": small_config(seed=seed) for seed in range(3)}
     for seed, (name, config) in enumerate(wanted.items()):
         (tmp_path / name).mkdir()

@@ -1,4 +1,4 @@
-"""`recombine report`: where the page goes, which is decided before any run is read."""
+"""`recombine report`: the output directory is checked before any run is read."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from recombine.storage.archive import write_archive
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
-    """Of a run that cannot be read: whoever reads it complains of its configuration."""
+    """An archive with an unreadable run: reading it raises an error about its configuration."""
     write_archive(tmp_path / "x.zip", {"run/config.toml": b"["})
     return tmp_path / "x.zip"
 

@@ -1,4 +1,4 @@
-"""`recombine reproduce`, from nothing to the verdicts, in processes of its own as its users start it."""
+"""`recombine reproduce` from start to verdicts, in separate processes, as users run it."""
 
 import errno
 import json
@@ -70,13 +70,13 @@ def test_other_settings_in_the_same_place_are_refused(
     arguments = command(out)
     (out.parent / "tiny.toml").write_text(TINY.replace("num_steps = 6", "num_steps = 7"))
     assert main(arguments) == 2
-    assert "a run of other settings is there (optimizer.num_steps: 6 → 7)" in capsys.readouterr().err
+    assert "a run with other settings is there (optimizer.num_steps: 6 → 7)" in capsys.readouterr().err
 
 
 def test_a_run_that_no_report_could_show_with_them_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before anything is trained, not when the report is written."""
+    """It is refused before training starts, not when the report is written."""
     out = tmp_path / "out"
     assert main(["train", "--preset", "smoke", "--stop-at", "0", "--out", str(out / "foreign")]) == 0
     capsys.readouterr()
@@ -143,7 +143,7 @@ def test_interrupted_it_leaves_no_process_and_goes_on(tmp_path: Path) -> None:
 
 
 def trains(run: Path, workers: list[int]) -> bool:
-    """Whether one of the workers is at the run."""
+    """Whether one of the workers is executing the run."""
     try:
         status = json.loads((run / "status.json").read_text())
     except (OSError, ValueError):

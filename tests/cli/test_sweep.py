@@ -1,4 +1,4 @@
-"""`recombine sweep`, from a grid to the winner; and the results against a computation by hand."""
+"""`recombine sweep` from a grid to the winner; the results are compared with a computation by hand."""
 
 import json
 import sys
@@ -39,7 +39,7 @@ LINE = {"name": "a", "configuration": "a", "seed": 0, "num_steps": 1, "point": {
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    """A sweep of two configurations and two seeds, one at a time, in a process of its own as users start it."""
+    """A sweep of two configurations and two seeds, one run at a time, in a separate process, as users run it."""
     import subprocess
 
     place = tmp_path_factory.mktemp("sweep")
@@ -126,7 +126,7 @@ def test_tables_queries_and_the_page(swept: tuple[Path, list[str]], capsys: pyte
         (["--grid", "paper-transformer", "--sample", "0"], "sample = 0"),
         (["--grid", "paper-transformer", "--sample", "3", "--max-runs", "3"], "leave one of them out"),
         (["--grid", "paper-transformer", "--retries", "-1"], "retries = -1"),
-        (["results", "nowhere"], "not a sweep's"),
+        (["results", "nowhere"], "not the directory of a sweep"),
     ],
 )
 def test_bad_input_is_one_line(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -141,7 +141,7 @@ def score(r2: float) -> Score:
 
 
 def make_sweep(out: Path, scores: dict[tuple[int, str], list[float | None]]) -> None:
-    """Runs that were never made: for each (embed_dim, kind), the R² of each seed, or None for one that waits."""
+    """A sweep with invented scores: for each (embed_dim, kind) the R² of each seed, or None for a waiting run."""
     kinds = list(dict.fromkeys(kind for _, kind in scores))
     widths = list(dict.fromkeys(width for width, _ in scores))
     grid = parse_grid({"grid": {"model.embed_dim": widths, "model.kind": kinds}})
@@ -254,7 +254,7 @@ def test_a_list_that_is_not_one(tmp_path: Path, line: str, capsys: pytest.Captur
 
 
 def test_a_field_of_any_name_is_a_column(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With quotation marks in it, say; the names of the table's own columns are taken."""
+    """Names with quotation marks work; the names of the table's own columns are refused."""
     (tmp_path / "sweep.jsonl").write_text(json.dumps(LINE | {"point": {'a"b': 3}}) + "\n")
     write_selection_of(tmp_path / "a", 1)
     assert main(["sweep", "results", str(tmp_path), "--json"]) == 0
@@ -264,7 +264,7 @@ def test_a_field_of_any_name_is_a_column(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_a_sweep_in_an_archive_goes_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The archive's own sweep, one in a directory of it, and a run, which is no sweep."""
+    """An archive may be a sweep, or contain one in a directory; a single run is no sweep."""
     members = {"sweep.jsonl": json.dumps(LINE) + "\n"}
     members["inner/sweep.jsonl"] = json.dumps(LINE | {"name": "b"}) + "\n"
     write_selection_of(tmp_path / "b", 1)
@@ -285,7 +285,7 @@ def test_a_sweep_in_an_archive_goes_by_its_name(tmp_path: Path, capsys: pytest.C
 
 @pytest.mark.parametrize("stored", [{}, {"select": 3, "report": {}}, {"select": {"ood": {"r2": "high"}}, "report": {}}])
 def test_a_selection_that_is_not_one(tmp_path: Path, stored: dict, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is refused in one line: the run would be missing among the best."""
+    """A damaged selection is refused in one line; ignoring it would drop the run from the ranking."""
     line = {"name": "a", "configuration": "a", "seed": 0, "num_steps": 1, "point": {"task.support": ["110", "011"]}}
     (tmp_path / "sweep.jsonl").write_text(json.dumps(line) + "\n")
     (tmp_path / "a").mkdir()

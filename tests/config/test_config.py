@@ -119,7 +119,7 @@ def test_unreadable_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["transformer", "hypertransformer"])
 @pytest.mark.parametrize("preset", ["smoke", "quick", "paper"])
 def test_toml_round_trip(tmp_path: Path, preset: Any, kind: Any) -> None:
-    """What is written is complete: read on top of any other configuration, it gives the same one back."""
+    """The written file is complete: read on top of any other configuration, it gives the original back."""
     config = dataclasses.replace(preset_config(preset, kind), seed=3, teacher_seed=5)
     path = tmp_path / "config.toml"
     path.write_text(write_toml(config))
@@ -138,7 +138,7 @@ def test_a_custom_support_survives_the_round_trip(tmp_path: Path) -> None:
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists))
 def test_no_value_makes_a_field_crash(value: Any) -> None:
-    """Whatever is given, the answer is a configuration or an InputError."""
+    """Any value gives either a configuration or an InputError."""
     for field in ("task.support", "model.embed_dim", "optimizer.learning_rate", "model.kind", "model.causal", "seed"):
         try:
             override(Config(), nested(field, value))
@@ -147,7 +147,7 @@ def test_no_value_makes_a_field_crash(value: Any) -> None:
 
 
 def test_weight_decay_follows_the_model() -> None:
-    """Table 3 has 0.1 for the transformer and 0 for the hypertransformer; what is given stays."""
+    """The default is Table 3's: 0.1 for the transformer, 0 for the hypertransformer. A given value is kept."""
     assert Config().optimizer.weight_decay == 0.1
     assert Config(model=HypertransformerConfig()).optimizer.weight_decay == 0.0
     assert override(Config(), {"model": {"kind": "hypertransformer"}}).optimizer.weight_decay == 0.0
@@ -157,6 +157,6 @@ def test_weight_decay_follows_the_model() -> None:
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_an_option_that_is_not_finite_is_refused(value: float) -> None:
-    """A configuration with one would differ from itself, and its run could never go on."""
+    """NaN differs from itself, so such a run could never resume."""
     with pytest.raises(InputError, match=r"model\.options\.start = (nan|inf): must be finite"):
         CustomModelConfig("package.module:Class", (("start", value),))

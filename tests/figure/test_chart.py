@@ -1,4 +1,4 @@
-"""A panel's view of its numbers: the range, the ticks, the labels, and what a point tells."""
+"""The chart of a panel: its range, ticks, labels and tooltips."""
 
 import json
 from dataclasses import replace
@@ -21,7 +21,7 @@ def panel_layers(chart: Any, title: str) -> list[dict[str, Any]]:
 
 
 def view(chart: Any, title: str) -> list[float]:
-    """The range of a panel's values, the same for all its layers, which keep to it."""
+    """The range of a panel's values, which must be the same in all its layers."""
     scales = [one["encoding"]["y"]["scale"] for one in panel_layers(chart, title) if "scale" in one["encoding"]["y"]]
     assert scales
     assert all(scale == scales[0] and scale["clamp"] for scale in scales)
@@ -29,7 +29,7 @@ def view(chart: Any, title: str) -> list[float]:
 
 
 def test_one_bad_snapshot_does_not_squash_the_picture(results: Any) -> None:
-    """The studies' first snapshot has an OOD R² of −40."""
+    """The first snapshot of the studies has an R² out of distribution of −40."""
     assert view(results, "A\u2002R²") == [0.0, 1.0]
     text = json.dumps(results.to_dict()["concat"][-1], ensure_ascii=False)
     assert "Beyond the view: at its edge" in text

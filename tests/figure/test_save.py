@@ -11,7 +11,7 @@ from recombine.figure.save import compressed, read_label, save_figure, with_labe
 
 
 def chunks(png: bytes) -> list[tuple[bytes, bytes]]:
-    """Each with its checksum right."""
+    """The chunks of a PNG file; checks their checksums."""
     assert png.startswith(b"\x89PNG\r\n\x1a\n")
     found, at = [], 8
     while at < len(png):

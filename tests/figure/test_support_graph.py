@@ -10,7 +10,7 @@ from recombine.support.support import Support, paper_support
 
 
 def edges(support: Support) -> dict[str, int]:
-    """How many lines of each kind the graph has."""
+    """The number of lines of each kind in the graph."""
     values = draw_support(support).to_dict()["hconcat"][0]["layer"][0]["data"]["values"]
     return {kind: sum(row["kind"] == kind for row in values) for kind in ("trained", "held out")}
 

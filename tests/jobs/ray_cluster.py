@@ -1,6 +1,6 @@
 """`python -m tests.jobs.ray_cluster`: a Ray cluster of two nodes on this machine, until stdin closes.
 
-In a process of its own: Ray's cluster utility forks, which no process may that JAX has started in.
+It needs a separate process: Ray's cluster utility forks, which is not allowed in a process that has started JAX.
 """
 
 import os
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def ray_cluster() -> Iterator[str]:
-    """The address, while it is there."""
+    """Yields the address of the cluster while it exists."""
     command = [sys.executable, "-m", __name__]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None

@@ -1,4 +1,4 @@
-"""A SLURM cluster of one node with two cores, from the distribution's own programs, in a directory of its own."""
+"""A SLURM cluster of one node with two cores, made of the installed SLURM daemons, in its own directory."""
 
 import getpass
 import os
@@ -50,7 +50,7 @@ PartitionName=high Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10 PreemptMo
 
 @contextmanager
 def slurm_cluster(place: Path, partitions: str = PARTITIONS) -> Iterator[None]:
-    """While it is there, SLURM's commands find it through the environment."""
+    """While the cluster exists, SLURM's commands find it through environment variables."""
     if missing := [name for name in ("slurmctld", "slurmd", "sbatch", "srun") if find(name) is None]:
         pytest.skip(f"needs {missing[0]}, from the packages of make system-deps")
     for name in ("state", "spool"):
@@ -101,7 +101,7 @@ def wait_for_node(place: Path) -> None:
 
 
 def hurry(ended: threading.Event) -> None:
-    """What is queued again has to wait for two minutes; not here."""
+    """Start requeued tasks at once; SLURM would let them wait for two minutes."""
     while not ended.wait(0.5):
         command = ["squeue", "--noheader", "--array", "--states=PENDING", "--format=%i %r"]
         found = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Which runs make which panel."""
+"""The catalog: the runs of each panel."""
 
 import pytest
 

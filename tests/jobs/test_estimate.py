@@ -1,4 +1,4 @@
-"""How long a sweep would take: few of its shapes are timed, and the rest lie between."""
+"""Estimated times of a sweep: a few shapes are timed, and the others interpolated."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Workers: what becomes of their jobs when they fail, print, or are killed."""
+"""Workers on this machine: what happens to jobs that fail, print, or are killed."""
 
 import json
 import os
@@ -72,10 +72,10 @@ def shaped(name: str, shape: str | None) -> Job:
 
 
 def test_a_worker_takes_what_it_has_compiled() -> None:
-    """And otherwise what no other has; but nothing is put off by more than a few."""
+    """Otherwise it takes a job that no other worker has compiled; no job is postponed too often."""
 
     def order(shapes: str, mine: str, others: str) -> str:
-        """The names of the jobs, which are their places, as a worker takes them."""
+        """The names of the jobs, which are their positions, in the order in which a worker takes them."""
         jobs = [shaped(str(i), None if shape == "-" else shape) for i, shape in enumerate(shapes)]
         waiting, passed, compiled, taken = deque(jobs), Counter[str](), set(mine), ""
         while waiting:
@@ -96,7 +96,7 @@ def test_a_worker_takes_what_it_has_compiled() -> None:
 
 
 def test_a_job_is_tried_a_bounded_number_of_times(tmp_path: Path) -> None:
-    """A directory is where a file should be replaced: an error of the disk, every time."""
+    """A directory in place of a file causes a disk error on every try."""
     job = train_job(tmp_path / "run")
     (tmp_path / "run" / "env.json").mkdir(parents=True)
     (tmp_path / "run" / "lock").touch()
@@ -108,7 +108,7 @@ def test_a_job_is_tried_a_bounded_number_of_times(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_dies_while_nobody_listens(tmp_path: Path) -> None:
-    """It is idle, and the reader of the events is busy with something else."""
+    """The worker is idle, and the coordinator is busy with something else."""
     first, second = train_job(tmp_path / "first"), train_job(tmp_path / "second")
     kinds = []
     for event in run_jobs([first, second], 1, StopSignal(), retries=1):
@@ -120,7 +120,7 @@ def test_a_worker_that_dies_while_nobody_listens(tmp_path: Path) -> None:
 
 
 def test_a_run_in_use_is_waited_for(tmp_path: Path) -> None:
-    """As when a coordinator was killed, and its worker still saves."""
+    """This happens when a coordinator was killed and its worker is still saving."""
     holder = RunDirectory(tmp_path / "run")
     holder.__enter__()
     threading.Timer(3.0, holder.__exit__).start()
@@ -138,7 +138,7 @@ def test_too_many_shapes_are_forgotten() -> None:
 
 
 def test_a_line_that_is_no_job_is_told_and_the_worker_still_leaves() -> None:
-    """Its reader goes on: it takes the next line, and hears that stdin closes."""
+    """The worker continues to read: it takes the next line, and notices that stdin closes."""
     lines = b"nonsense\n{}\n\xff\xfe\n\n"
     worker = subprocess.run(
         python_command("recombine.jobs.worker"), input=lines, capture_output=True, timeout=300, check=False

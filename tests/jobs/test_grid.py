@@ -1,4 +1,4 @@
-"""Grids: which configurations a sweep is made of."""
+"""Grids: the configurations of a sweep."""
 
 from functools import cache
 from pathlib import Path
@@ -127,8 +127,8 @@ def test_names_fit_a_directory() -> None:
         ({"grid": {"model": ["a"], "model.embed_dim": [16]}}, "grid.model", "a table, and model.embed_dim"),
         ({"grid": {"model.kind": [["a"]]}}, "grid.model.kind", "a model's name"),
         ({"grid": {"model.embed_dim": [16]}, "seed": 5}, "seed", "--seeds"),
-        (TWO | {"exclude": [{"model.embed_dim": 7}]}, "exclude.model.embed_dim", "not a value of the grid's"),
-        (EACH | {"exclude": [{"model.causal": False}]}, "exclude.model.causal", "not a value of the grid's"),
+        (TWO | {"exclude": [{"model.embed_dim": 7}]}, "exclude.model.embed_dim", "not a value in the grid"),
+        (EACH | {"exclude": [{"model.causal": False}]}, "exclude.model.causal", "not a value in the grid"),
         (EACH | {"exclude": [{"model.causal": True, "model.num_heads": 1}]}, "exclude", "one of them"),
         ({"grid": {"model.embed_dim": [16], "model": {"embed_dim": [32]}}}, "grid.model.embed_dim", "named twice"),
         ({"grid": {"model.embed_dim": [16]}, "model": {"embed_dim": 8}}, "model.embed_dim", "in the grid, too"),

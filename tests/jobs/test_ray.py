@@ -1,4 +1,4 @@
-"""Ray: a cluster of two nodes on this machine, real tasks, a process killed in the middle; the same bits as here."""
+"""Ray: a cluster of two nodes on this machine, with killed processes, gives the same bits as local execution."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def jobs_in(place: Path, count: int, **changes: Any) -> list[Job]:
 
 
 def on_ray(jobs: list[Job], out: Path, address: str, signum: signal.Signals, retries: int) -> list[JobEvent]:
-    """Everything that was told; the process of the first job that makes progress was sent the signal."""
+    """All events of the jobs. The process of the first job that makes progress is sent the signal."""
     from recombine.jobs.executor.ray import run_jobs_on_ray
 
     events, sent = [], False
@@ -65,11 +65,11 @@ def test_the_same_bits_as_on_this_machine_though_a_process_is_killed(address: st
 
 
 def test_a_process_that_is_told_to_leave_is_tried_once_more(address: str, tmp_path: Path) -> None:
-    """As when its node is taken away: what it saved is gone on from, and not begun again."""
+    """This happens when its node is shut down. The job resumes from what it saved, and does not start again."""
     here, there = tmp_path / "here", tmp_path / "there"
     list(run_jobs(jobs_in(here, 1, **CHANGES), 1, StopSignal()))
     events = on_ray(jobs_in(there, 1, **CHANGES), there, address, signal.SIGTERM, retries=1)
-    assert "the worker was ended; once more" in [event.news.text for event in events]
+    assert "the worker was ended; trying again" in [event.news.text for event in events]
     assert events[-1].news.kind == "done"
     starts = [start["step"] for start in json.loads((there / "run0" / "env.json").read_text())["starts"]]
     assert len(starts) == 2
@@ -81,7 +81,7 @@ def test_a_process_that_is_told_to_leave_is_tried_once_more(address: str, tmp_pa
 def test_without_a_shared_directory_runs_are_fetched(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The nodes do not find the mark, so they work elsewhere."""
+    """The nodes do not find the marker file, so they work in their own cache."""
     from recombine.jobs.executor import ray as executor
 
     monkeypatch.setattr(executor, "_mark", lambda out: tmp_path / "nowhere")
@@ -96,7 +96,7 @@ def test_without_a_shared_directory_runs_are_fetched(
 
 
 def test_a_ray_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a machine that is too busy: one line, and no traceback."""
+    """Ray may fail to start on a busy machine: that gives one line, and no traceback."""
     from recombine.jobs.executor import ray
 
     class Slow:
@@ -120,7 +120,7 @@ def test_what_a_killed_coordinator_left_is_removed(tmp_path: Path) -> None:
 def test_a_directory_in_which_files_come_and_go_is_read_once_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An old checkpoint is removed between the look at the directory and the read."""
+    """An old checkpoint is removed after the directory was listed and before the file was read."""
     from recombine.jobs.executor import ray
 
     for name in ("step-1", "step-2"):
@@ -139,7 +139,7 @@ def test_a_directory_in_which_files_come_and_go_is_read_once_more(
 
 
 class PretendedRay:
-    """Ray as the coordinator sees it: each task ends as `ends` says, and what is put there is counted."""
+    """A stand-in for Ray: each task ends as `ends` says, and objects that are put are counted."""
 
     def __init__(self, ends: list[Any]):
         import ray
@@ -193,7 +193,7 @@ def pretend(
 def test_a_process_that_dies_every_time_is_tried_a_bounded_number_of_times(
     tmp_path: Path, retries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By one count: Ray has none of its own."""
+    """Only our own retries count; Ray's are turned off."""
     import ray
 
     pretended, kinds = pretend([ray.exceptions.WorkerCrashedError()], tmp_path, retries, monkeypatch)

@@ -1,4 +1,4 @@
-"""SLURM: the real controller and node daemons, real jobs, taken away in the middle; the same bits as here."""
+"""SLURM: real daemons and jobs that are preempted and killed give the same bits as local execution."""
 
 import json
 import os
@@ -47,19 +47,19 @@ def jobs_in(place: Path, count: int, **changes: Any) -> list[Job]:
 
 
 def number_of(out: Path, name: str) -> str:
-    """A task's, in the queue."""
+    """The id of a task in the queue."""
     entries = [json.loads(line) for line in (out / "slurm" / "tasks.jsonl").read_text().splitlines()]
     return next(entry["id"] for entry in reversed(entries) if entry["name"] == name)
 
 
 def starts(run: Path) -> list[int]:
-    """The steps at which a run was started, or went on."""
+    """The steps at which a run was started or resumed."""
     return [start["step"] for start in json.loads((run / "env.json").read_text())["starts"]]
 
 
 @pytest.mark.usefixtures("cluster")
 def test_the_same_bits_though_tasks_are_taken_away(tmp_path: Path) -> None:
-    """One is told that its time is up, which is also how SLURM preempts; the process of the other is killed."""
+    """One task is told that its time is up, as in a preemption; the process of the other is killed."""
     here, there = tmp_path / "here", tmp_path / "there"
     list(run_jobs(jobs_in(here, 2, **LONG), 2, StopSignal()))
     taken: set[str] = set()
@@ -98,7 +98,7 @@ def test_a_killed_coordinator_leaves_its_tasks_to_the_next(tmp_path: Path) -> No
     first.communicate()
     second = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     assert second.returncode == 0, second.stderr
-    assert f"{run.name}: is in the queue already" in second.stderr
+    assert f"{run.name}: already in the queue" in second.stderr
     assert json.loads((run / "status.json").read_text())["state"] == "done"
     assert starts(run) == [0], "it was never interrupted"
 
@@ -107,7 +107,7 @@ def test_a_killed_coordinator_leaves_its_tasks_to_the_next(tmp_path: Path) -> No
 def test_a_coordinator_that_is_asked_to_stop_takes_its_tasks_along(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And has run one at a time, as it was told, though there is room for two and there are two arrays."""
+    """It runs one task at a time, as requested, although there are two cores and two arrays."""
     monkeypatch.setattr(slurm_queue, "MOST_IN_ARRAY", 2)
     request = StopSignal()
     kinds = []
@@ -128,7 +128,7 @@ def test_a_coordinator_that_is_asked_to_stop_takes_its_tasks_along(
 
 @pytest.mark.slow
 def test_a_preempted_task_is_queued_again_by_slurm(tmp_path: Path) -> None:
-    """With a time of grace, in which it saves and stays: nothing counts as a failure."""
+    """During the grace time it saves and keeps running, so the preemption does not count as a failure."""
     pytest.importorskip("submitit", reason="submitit is not installed: pip install 'recombine[slurm]'")
     (tmp_path / "cluster").mkdir()
     out, kinds = tmp_path / "out", []
@@ -147,7 +147,7 @@ def test_a_preempted_task_is_queued_again_by_slurm(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("cluster")
 def test_what_slurm_refuses_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Before anything is written, where it can be known; what may only have to wait is not refused."""
+    """If possible, it is refused before anything is written. Jobs that may only have to wait are not refused."""
     grid, out = tmp_path / "grid.toml", tmp_path / "out"
     grid.write_text('[grid]\n"model.embed_dim" = [8]\n')
     command = ["sweep", "--grid", str(grid), "--preset", "smoke", "--out", str(out), "--executor", "slurm", "--slurm"]
@@ -158,7 +158,7 @@ def test_what_slurm_refuses_is_said(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "not available" in (Queue(tmp_path, slurm_options(["cpus-per-task=64"]), None).check() or "")
     assert Queue(tmp_path, slurm_options(["time=60"]), 2).check() is None
     events = run_jobs_on_slurm(jobs_in(tmp_path, 1), tmp_path, slurm_options(["mem=9T"]), None, StopSignal(), 1)
-    with pytest.raises(InputError, match=r"SLURM did not take it: .*Memory"), closing(events):
+    with pytest.raises(InputError, match=r"SLURM rejected the jobs: .*Memory"), closing(events):
         next(events)
 
 

@@ -1,4 +1,4 @@
-"""A SLURM that does not take a job a second time: without SLURM."""
+"""SLURM rejects a job on resubmission; tested without SLURM."""
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.jobs.test_executor import train_job
 
 
 class Pretended:
-    """Takes every job once, which fails, and then refuses so many times."""
+    """A queue that accepts every job once, lets it fail, and then rejects it a given number of times."""
 
     refusals = 0
 
@@ -28,7 +28,7 @@ class Pretended:
     def submit(self, jobs: Sequence[Job], others: Collection[str] = ()) -> dict[str, QueuedTask]:
         self.submitted += 1
         if 1 < self.submitted <= 1 + self.refusals:
-            raise InputError("executor", "slurm", "SLURM did not take it: no such partition")
+            raise InputError("executor", "slurm", "SLURM rejected the jobs: no such partition")
         return {f"{self.submitted}_{i}": QueuedTask(job) for i, job in enumerate(jobs)}
 
     def states(self) -> dict[str, str]:

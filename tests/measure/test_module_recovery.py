@@ -1,4 +1,4 @@
-"""Module recovery and interventions, on models whose modules are known because they were put there."""
+"""Module recovery and interventions, on models whose modules were constructed and are known."""
 
 import equinox as eqx
 import jax
@@ -71,7 +71,7 @@ def test_perfect_modules_are_recovered() -> None:
 
 
 def test_a_students_own_zero_does_not_matter() -> None:
-    """A latent with an offset, and a student that takes it off again, are the same student."""
+    """Adding an offset to the latent, and removing it in the student, does not change the result."""
     shift = jnp.arange(6.0)
 
     class Shifted(eqx.Module):
@@ -142,7 +142,7 @@ def test_the_smallest_change_makes_the_probe_read_the_target() -> None:
 
 
 def test_the_smallest_change_where_all_latents_have_one_sum() -> None:
-    """What is told by the first entries of z tells the last: the change that is shortest for those is for all."""
+    """The first entries of z determine the last, so the shortest change for the first entries is right for all."""
     model = build_model(preset_config("smoke", "transformer"), key=jax.random.key(0))
     probe = fit_probe(forward(model, EPISODES), EPISODES.latent)
     assert probe is not None
@@ -155,7 +155,7 @@ def test_the_smallest_change_where_all_latents_have_one_sum() -> None:
 
 
 def test_changing_the_stream_at_each_point() -> None:
-    """No change predicts what the model predicts; a change after the last block moves y by the read-out's slope."""
+    """A change of zero gives the model's prediction; after the last block, a change moves y by the readout's slope."""
     config = preset_config("smoke", "transformer")
     model = build_model(eqx_replace(config, final_norm=False), key=jax.random.key(0))
     plain = np.asarray(predict(model, OOD))
@@ -174,7 +174,7 @@ def eqx_replace(config, **model):
 
 
 def test_setting_the_subspace_of_the_last_stream() -> None:
-    """Without a final norm the read-out is linear in the last stream: what setting the subspace does is known."""
+    """Without a final norm the read-out is linear in the last stream, so the effect of an intervention is known."""
     config = eqx_replace(preset_config("smoke", "transformer"), final_norm=False)
     model = build_model(config, key=jax.random.key(0))
     output = forward(model, EPISODES)

@@ -10,7 +10,7 @@ from recombine.task.teacher import seed_teacher
 
 
 def test_chunks_do_not_change_the_predictions() -> None:
-    """Many chunks, with a rest and without one: each episode gets its own prediction, in order."""
+    """Many chunks, with and without a remainder: each episode gets its own prediction, in order."""
     config = preset_config("smoke", "transformer")
     model = build_model(config, key=jax.random.key(0))
     alone = eqx.filter_jit(model)

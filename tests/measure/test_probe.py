@@ -1,4 +1,4 @@
-"""The probe against scikit-learn, from a model's own trace; and scores by mask against a sum over episodes."""
+"""The probe compared with scikit-learn on a model's own trace, and scores by mask with a sum over episodes."""
 
 import equinox as eqx
 import jax
@@ -111,7 +111,7 @@ def test_scores_by_mask_pool_to_the_score() -> None:
 
 
 def test_a_single_task_has_no_r2() -> None:
-    """A 1-hot mask has one task: its latents are all alike, and there is no variance to explain."""
+    """A 1-hot mask has only one task. All its latents are equal, so there is no variance to explain."""
     rng = np.random.default_rng(0)
     output = BatchOutput(jnp.zeros(50), jnp.asarray(rng.normal(size=(50, 2, 8)), jnp.float32), None)
     probe = fit_probe(output, jnp.asarray(rng.normal(size=(50, 3)), jnp.float32))

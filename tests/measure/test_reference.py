@@ -1,4 +1,4 @@
-"""The references: against scikit-learn where it has them, and where each has to stand."""
+"""The references, compared with scikit-learn where it has them, and the scores that each must reach."""
 
 from collections import Counter
 
@@ -44,7 +44,7 @@ def r2(name: str, split: Split, length: int, count: int = 200) -> float:
 
 @pytest.mark.parametrize("split", EVAL_SPLITS)
 def test_where_each_reference_stands_at_32(split: Split) -> None:
-    """The context mean at 0, the known latent at 1, the oracle above 0.99, the others between."""
+    """R² is 0 for the context mean, 1 for the known latent, above 0.99 for the oracle, and between for the others."""
     values = {name: r2(name, split, 32) for name in REFERENCES}
     assert abs(values["context_mean"]) < 1e-9
     assert values["known_latent"] > 1 - 1e-9
@@ -70,7 +70,7 @@ def test_against_scikit_learn(name: str, length: int) -> None:
 
 
 def test_neighbours_of_a_short_context() -> None:
-    """With fewer pairs than neighbours, all of them."""
+    """With fewer pairs than neighbours, all pairs are used."""
     teacher, episodes = batch("in_dist", 3, 10)
     predicted = predict_reference(REFERENCES["nearest_neighbours"], teacher, episodes, "in_dist")
     np.testing.assert_allclose(predicted, np.mean(episodes.context_y, axis=1), rtol=1e-6)
@@ -78,7 +78,7 @@ def test_neighbours_of_a_short_context() -> None:
 
 @pytest.mark.parametrize("split", EVAL_SPLITS)
 def test_the_oracle_escapes_local_minima(split: Split) -> None:
-    """With seven pairs for six unknowns one start is not enough (R² ≈ 0.6); the restarts are."""
+    """With seven pairs for six unknowns one start is not enough (R² ≈ 0.6), but the restarts are."""
     assert r2("oracle", split, 8, 300) > 0.99
 
 
@@ -102,7 +102,7 @@ def test_the_oracle_finds_what_scipy_finds() -> None:
 
 
 def test_the_tasks_that_references_know_are_trained_ones() -> None:
-    """Their latents are found again in the weights."""
+    """The latents of these tasks can be recovered from their weights."""
     reference = REFERENCES["trained_task"]
     assert isinstance(reference, TrainedTask)
     theta, W = np.asarray(TEACHER.theta, float), np.asarray(reference.W, float)
@@ -119,7 +119,7 @@ def test_the_tasks_that_references_know_are_trained_ones() -> None:
 
 @pytest.mark.parametrize("split", ["ood", "control"])
 def test_what_is_made_of_trained_tasks(split: Split) -> None:
-    """The best of them against a search, and their covariance against ridge regression on what they make of x."""
+    """The best trained task is compared with a search, the covariance with ridge regression on the tasks' labels."""
     best, linear = REFERENCES["trained_task"], REFERENCES["trained_covariance"]
     assert isinstance(best, TrainedTask)
     assert isinstance(linear, TrainedCovariance)
@@ -153,7 +153,7 @@ def test_a_longer_context_helps() -> None:
 
 @pytest.mark.parametrize("name", ["context_mean", "nearest_neighbours", "ridge", "fitted_network"])
 def test_baselines_do_not_know_the_teacher(name: str) -> None:
-    """Nor the latent: with both replaced by NaN they predict the same."""
+    """With teacher and latent replaced by NaN, the baselines predict the same."""
     teacher, episodes = batch("in_dist", 16, 20)
     expected = predict_reference(REFERENCES[name], teacher, episodes, "in_dist")
     blind_teacher = jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan), teacher)

@@ -1,4 +1,4 @@
-"""Ridge regression against scikit-learn and float64 linear algebra, on kind and on unkind data."""
+"""Ridge regression compared with scikit-learn and float64 linear algebra, on well and badly conditioned data."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""The scorecard's values, computed again by NumPy, SciPy and scikit-learn from the weights and the episodes alone."""
+"""The values of the scorecard, recomputed by NumPy, SciPy and scikit-learn from the weights and the episodes."""
 
 from functools import cache
 from typing import Any
@@ -36,7 +36,7 @@ def make_config(kind: str) -> Config:
 
 @cache
 def examine(kind: str) -> tuple[Config, Model, Scorecard]:
-    """A model that was never trained: what is measured of it is no less defined."""
+    """Examine an untrained model: all measures are defined for it too."""
     config = make_config(kind)
     model = build_model(config, key=jax.random.key(3))
     return config, model, make_scorecard(config, model, 7)
@@ -46,7 +46,7 @@ both = pytest.mark.parametrize("kind", ["transformer", "hypertransformer"])
 
 
 class Forward:
-    """The NumPy model on episodes of a stream: predictions, last token's residual stream, latent."""
+    """The output of the NumPy model on some episodes: predictions, residual stream of the last token, latent."""
 
     def __init__(self, config: Config, model: Model, stream: Stream, masks: Any, step: int = 0):
         teacher = config_teacher(config)
@@ -164,7 +164,7 @@ def test_latent_interventions_and_modules() -> None:
 
 
 def test_subspace_interventions() -> None:
-    """At the last point, from where the read-out is a LayerNorm and an affine map."""
+    """Tested at the last point, where only a LayerNorm and an affine map follow."""
     config, model, card = examine("transformer")
     assert isinstance(card.interventions, SubspaceInterventions)
     assert [at.point for at in card.interventions.points] == [1, 2]
@@ -185,7 +185,7 @@ def test_subspace_interventions() -> None:
 
 
 class Plain(eqx.Module):
-    """A model that tells nothing of itself."""
+    """A model that returns an empty trace."""
 
     weight: jax.Array
 

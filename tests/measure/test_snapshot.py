@@ -1,4 +1,4 @@
-"""A saved checkpoint, evaluated again in NumPy from its files alone: the same scores."""
+"""A saved checkpoint, evaluated in NumPy from its files, has the stored scores."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Models of one's own: imported only where the command names them, checked before anything is trained."""
+"""Custom models: imported only if the command names them, and checked before training."""
 
 import json
 import sys
@@ -234,7 +234,7 @@ def test_a_file_imports_nothing(models: str, capsys: pytest.CaptureFixture[str])
 
 
 def test_a_trunk_model_that_the_fast_path_would_change_is_refused(models: str) -> None:
-    """The fast path hands read_out the last token alone: one that pools over tokens would be another model."""
+    """The fast path passes read_out only the last token, so it would change a model that pools over tokens."""
     Path("pooling.py").write_text(
         "from recombine.model.bottleneck import Bottleneck\n"
         "class Pooling(Bottleneck):\n"

@@ -1,4 +1,4 @@
-"""The fast path against the plain one: the same predictions, the same gradients."""
+"""The fast path has the same predictions and gradients as the plain one."""
 
 import equinox as eqx
 import jax
@@ -71,7 +71,7 @@ def test_same_loss_and_gradient(kind: str, model: dict) -> None:
 
 @pytest.mark.parametrize("kind", ["transformer", pytest.param("hypertransformer", marks=pytest.mark.slow)])
 def test_every_parameter_has_its_gradient(kind: str) -> None:
-    """In float64, parameter by parameter: no small one hides behind a large one."""
+    """Compared in float64, parameter by parameter, so that no small gradient hides behind a large one."""
     with jax.enable_x64(True):
         gradient = eqx.filter_jit(eqx.filter_grad(query_loss))
         built, episodes = make(kind, {"num_layers": 3})

@@ -1,4 +1,4 @@
-"""A headless Chromium, driven through its debugging pipe: what a reader's browser makes of a page."""
+"""A headless Chromium, driven through its debugging pipe, to test pages in a real browser."""
 
 import base64
 import fcntl
@@ -28,13 +28,13 @@ FLAGS = [
 
 
 class PageLeft(RuntimeError):
-    """The page that was asked is no longer there."""
+    """The page was left before it answered."""
 
 
 class Browser:
     """`with Browser() as browser: browser.open(path); browser.evaluate('1 + 1')`
 
-    `problems` has what the console complained about, `requests` every address that was asked for.
+    `problems` has the errors and warnings of the console, `requests` every address that was requested.
     """
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class Browser:
         ready: str = "yes",
         patience: float = PATIENCE,
     ) -> None:
-        """A new tab of that size with the page (a file or an address) in it, when it says that it is ready."""
+        """Open a page (a file or an address) in a new tab of the given size, and wait until it is ready."""
         former, self.target = self.target, self.call("Target.createTarget", url="about:blank")["targetId"]
         if former:
             self.call("Target.closeTarget", targetId=former)
@@ -107,7 +107,7 @@ class Browser:
         return answer["result"].get("value")
 
     def wait_for(self, condition: str, patience: float = PATIENCE) -> None:
-        """Until the condition is true, asked after every frame."""
+        """Wait until the condition is true; it is checked after every frame."""
         deadline = time.monotonic() + patience
         frame = "new Promise((done) => setTimeout(done, 20))"
         while True:
@@ -118,7 +118,7 @@ class Browser:
                 raise TimeoutError(f"{condition} is still false; the console says {self.problems}")
 
     def press(self, key: str, times: int = 1) -> None:
-        """A key of the keyboard, wherever the focus is."""
+        """Press a key; it goes to the focused element."""
         text = {"Enter": "\r", " ": " "}.get(key)
         code = {"Tab": 9, "Enter": 13, " ": 32, "ArrowRight": 39}[key]
         more = {"key": key, "code": "Space" if key == " " else key, "windowsVirtualKeyCode": code}

@@ -1,4 +1,4 @@
-"""The page as text: the same bytes every time, its own scripts alone, every name escaped."""
+"""The report page as text: reproducible bytes, only its own scripts, every name escaped."""
 
 import json
 from base64 import b64encode
@@ -48,7 +48,7 @@ class Reader(HTMLParser):
 
 
 def test_the_same_study_gives_the_same_bytes_anywhere(tmp_path: Path) -> None:
-    """The same directories in another place: the page does not know where it is."""
+    """The page of the same runs in another directory has the same bytes."""
     texts = []
     for place in (tmp_path / "a", tmp_path / "somewhere" / "else"):
         runs = tuple(replace(run, path=place / run.path) for run in half_study().runs)
@@ -107,7 +107,7 @@ def test_numbers() -> None:
 
 
 def test_how_to_make_a_run_again(tmp_path: Path) -> None:
-    """With the threads that its bits depend on, and with the class, which is imported only where a command names it."""
+    """The printed command has the threads that affect the bits, and names the custom class so that it is imported."""
     run = make_run("Bottleneck", "connected+", 0, path="runs/one")
     text = Reader(page(Study((run,)), tmp_path / "one.html")).text
     assert "/runs/one/config.toml --out again --model mine:Bottleneck --threads 1Paths" in text

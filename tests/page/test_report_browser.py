@@ -1,4 +1,4 @@
-"""The page in a real browser: it renders, makes no request, has no errors, and obeys its controls."""
+"""The report page in a real browser: it renders, makes no requests, has no errors, and its controls work."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -60,7 +60,7 @@ def test_it_renders_alone(browser: Browser, place: Path, name: str) -> None:
 
 @needs_browser
 def test_the_watcher_sees_problems(browser: Browser, tmp_path: Path) -> None:
-    """What the test above would say of a page that logs an error, and of one that asks for an image."""
+    """The test above would notice a page that logs an error, and a page that requests an image."""
     ready = "document.documentElement.dataset.ready = 'yes'"
     bad = tmp_path / "bad.html"
     bad.write_text(
@@ -112,7 +112,7 @@ def shown_pooled(browser: Browser) -> dict[str, float]:
 
 
 def act(browser: Browser, script: str) -> None:
-    """Do something, and wait until the plots have followed."""
+    """Do something, and wait until the plots are updated."""
     before = browser.evaluate("Number(document.documentElement.dataset.updated ?? 0)")
     browser.evaluate(script)
     browser.wait_for(f"Number(document.documentElement.dataset.updated ?? 0) > {before}")

@@ -20,7 +20,7 @@ def draw(mask: tuple[int, ...], count: int, seed: int = 0) -> np.ndarray:
 
 
 def test_the_steps_of_the_algorithm() -> None:
-    """From the same exponential draws, by the paper's lines in NumPy."""
+    """The paper's algorithm in NumPy, applied to the same exponential draws, gives the same latents."""
     key, mask = jax.random.key(3), np.array([1, 0, 1, 1], np.float32)
     z = np.asarray(jax.random.exponential(key, (4,)), np.float64)
     z = z * mask
@@ -59,7 +59,7 @@ def test_a_draw_of_exactly_zero() -> None:
 
 
 def test_mask_latent_and_inputs_are_independent() -> None:
-    """No two of them are functions of the same random bits, in or out of the control."""
+    """No two of them use the same random bits, in the control splits as well."""
     support = paper_support("connected+")
     teacher = seed_teacher(0, support, 3, 2)
     for split in ("in_dist", "control"):

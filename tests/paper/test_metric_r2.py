@@ -52,7 +52,7 @@ def test_truth_is_one_and_the_context_mean_zero() -> None:
 
 
 def test_it_is_pooled_not_averaged() -> None:
-    """One episode whose query is its context's mean does not blow the score up."""
+    """One episode whose query label equals its context's mean does not dominate the score."""
     query = QUERY_Y.copy()
     query[0] = CONTEXT_Y[0].mean()
     assert -5 < score(PREDICTION, episodes(CONTEXT_Y, query)).r2 < 1

@@ -1,4 +1,4 @@
-"""Appendix C.3 (app:architecture): each whole model against a NumPy forward pass from its parameters by name."""
+"""Appendix C.3 (app:architecture): each model compared with a NumPy forward pass from its named parameters."""
 
 from typing import Any
 

@@ -77,7 +77,7 @@ def test_the_control_shares_nothing_with_the_training_tasks(tmp_path: Path) -> N
 
 
 def test_the_same_command_writes_the_same_bytes(tmp_path: Path) -> None:
-    """In another process, too."""
+    """Also in another process."""
     paths = [tmp_path / "a.npz", tmp_path / "b.npz"]
     commands = [["task", "sample", "--episodes", "5", "--out", str(path)] for path in paths]
     assert main(commands[0]) == 0
@@ -99,7 +99,7 @@ def test_the_teachers_distribution() -> None:
 
 
 def test_w_has_operator_norm_one() -> None:
-    """ "we furthermore normalize the generated weight W by its operator norm", so the scale of z is of no account."""
+    """ "we furthermore normalize the generated weight W by its operator norm", so the scale of z does not matter."""
     teacher = init_teacher(jax.random.key(0), 4, 7, 5)
     z = jnp.array([0.7, 0.0, 0.8, 0.0])
     W = np.asarray(teacher.task_weights(z))

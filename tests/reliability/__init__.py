@@ -1,1 +1,1 @@
-"""What a run survives: a file for each promise. `make torture` runs their long form."""
+"""Tests of reliability, one file for each promise of docs/reliability.md. `make torture` runs their long form."""

@@ -1,4 +1,4 @@
-"""The command line in processes of its own, on a run that lasts some seconds."""
+"""Runs the command line in separate processes, on a run that takes some seconds."""
 
 import os
 import subprocess
@@ -40,7 +40,7 @@ def complete(module: list[str], arguments: list[str], **environment: str) -> sub
 
 
 def children(process: int) -> list[int]:
-    """The processes that a process has started and that go on."""
+    """The running child processes of a process."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):

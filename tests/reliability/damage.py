@@ -19,7 +19,7 @@ Place = tuple[Any, Any]
 
 
 def places(value: Any) -> Iterator[Place]:
-    """Every place in a document that holds a value."""
+    """Every path in a document that leads to a value."""
     keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
     for key in keys:
         yield value, key
@@ -38,7 +38,7 @@ def rename(rng: Random, document: Any) -> None:
 
 
 def replace_by(*values: Any) -> Callable[[Random, Any], None]:
-    """A value of another type in the place of one."""
+    """Replace a value by one of another type."""
 
     def change(rng: Random, document: Any) -> None:
         table, key = rng.choice(list(places(document)))
@@ -53,7 +53,7 @@ def _kind(value: Any) -> object:
 
 
 def in_number(*values: Any) -> Callable[[Random, Any], None]:
-    """Another number in the place of one: too large for its type, or none at all."""
+    """Replace a number by one of `values`, such as a number that is too large for its type."""
 
     def change(rng: Random, document: Any) -> None:
         numbers = [(table, key) for table, key in places(document) if _kind(table[key]) == "number"]
@@ -104,7 +104,7 @@ def change(path: Path, how: str, rng: Random) -> None:
 
 
 def _without_null(value: Any) -> Any:
-    """TOML has no null, and no text that UTF-8 does not have: the key is left out."""
+    """Leave out keys that TOML cannot hold: null, and text that is not valid UTF-8."""
     if isinstance(value, dict):
         return {k: _without_null(v) for k, v in value.items() if v is not None and v != "\ud800"}
     return [_without_null(v) for v in value if v is not None] if isinstance(value, list) else value
@@ -116,7 +116,7 @@ def truncate(path: Path, rng: Random) -> None:
 
 
 def garble(path: Path, rng: Random) -> None:
-    """Bytes in the middle that are no UTF-8."""
+    """Put bytes in the middle that are not valid UTF-8."""
     data = path.read_bytes()
     at = rng.randrange(len(data))
     path.write_bytes(data[:at] + rng.choice([b"\xff\xfe", b"\0", b"\xed\xa0\x80", b"\xc3"]) + data[at:])
@@ -136,14 +136,14 @@ def make_directory(path: Path, rng: Random) -> None:
 
 
 def make_link(path: Path, rng: Random) -> None:
-    """The same content, but elsewhere."""
+    """Replace the file by a link to a copy elsewhere."""
     elsewhere = path.with_name(f"elsewhere-{path.name}")
     path.rename(elsewhere)
     path.symlink_to(elsewhere)
 
 
 def make_pipe(path: Path, rng: Random) -> None:
-    """Whoever opens it waits for a writer, who does not come."""
+    """Replace the file by a named pipe, which blocks every reader."""
     path.unlink()
     os.mkfifo(path)
 

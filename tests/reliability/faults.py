@@ -1,4 +1,4 @@
-"""Disks that fail: a stand-in for `os` in `recombine.files` that counts operations and breaks one of them."""
+"""Failing disks: a stand-in for `os` in `recombine.files` that counts operations and makes one of them fail."""
 
 import errno
 import os
@@ -16,11 +16,11 @@ FAULTS = ("crash", "crash after", "ENOSPC", "EIO")
 
 
 class Crash(BaseException):
-    """The process ends here, as far as the disk can tell."""
+    """Simulates the end of the process: nothing reaches the disk after it."""
 
 
 class LyingDisk:
-    """Passes everything on to `os`, but flips a bit of the `at`-th write and says nothing."""
+    """Passes everything on to `os`, but silently flips a bit in write number `at`."""
 
     def __init__(self, at: int):
         self.left = at
@@ -38,10 +38,10 @@ class LyingDisk:
 
 
 class FailingDisk:
-    """Passes everything on to `os`, and breaks the operation number `at`.
+    """Passes everything on to `os`, but makes operation number `at` fail.
 
-    After `crash` and `crash after` nothing more reaches the disk. With `power_loss` the crash takes with it what had
-    not been brought to the disk: data that was not synced (emptied, or garbled), and names whose directory was not.
+    After `crash` and `crash after` nothing more reaches the disk. With `power_loss` the crash also destroys everything
+    that was not synced: data (emptied or garbled), and names whose directory was not synced.
     """
 
     def __init__(self, at: int | None = None, fault: str = "crash"):
@@ -108,7 +108,7 @@ class FailingDisk:
         self.made = [new / p.relative_to(old) if p.is_relative_to(old) else p for p in self.made if p != old]
 
     def lose_power(self, garble: bool) -> None:
-        """What was not brought to the disk is gone, or nonsense."""
+        """Remove or garble everything that was not synced to the disk."""
         for path in self.dirty:
             if path.exists():
                 size = path.stat().st_size
@@ -128,7 +128,7 @@ Shim = TypeVar("Shim", FailingDisk, LyingDisk)
 
 @contextmanager
 def disk(shim: Shim) -> Iterator[Shim]:
-    """The shim in the place of `os`, in `recombine.files` alone."""
+    """Puts a stand-in in the place of `os`, in `recombine.files` only."""
     recombine.files.os = shim  # pyright: ignore
     try:
         yield shim

@@ -1,4 +1,4 @@
-"""A directory full of files that have the names of modules, and that leave a mark when they are imported."""
+"""A directory full of files with the names of modules, each of which leaves a mark when it is imported."""
 
 import re
 import subprocess
@@ -16,7 +16,7 @@ PLUGIN = "planted_plugin"
 
 
 def every_name() -> set[str]:
-    """Python's modules, those of every distribution that is installed here, and those of all that we can use."""
+    """The names of Python's own modules, of all installed distributions, and of all optional dependencies."""
     project = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]
     listed = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
     ours = {re.split(r"[^\w-]", requirement)[0].replace("-", "_") for requirement in listed}
@@ -25,19 +25,19 @@ def every_name() -> set[str]:
 
 
 def names_for_module() -> set[str]:
-    """As `every_name`, without what `python -m recombine` has Python look for before any code of ours can run."""
+    """Like `every_name`, without the modules that `python -m recombine` imports before any of our code runs."""
     code = "import runpy, sys; print(*sys.modules)"
     before = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     return every_name() - {"recombine", *before.stdout.split()}
 
 
 def installed_names() -> set[str]:
-    """The names that Python finds elsewhere."""
+    """The names that Python finds outside this directory."""
     return {name for name in every_name() - {"recombine"} if PathFinder.find_spec(name) is not None}
 
 
 def plant(directory: Path, names: Iterable[str], marks: Path) -> None:
-    """A module of each name; and a plugin, which JAX would load from wherever Python looks for modules."""
+    """Plant a module of each name, and a plugin that JAX would load from anywhere on Python's path."""
     directory.mkdir(parents=True, exist_ok=True)
     marks.mkdir(exist_ok=True)
     for name in names:
@@ -52,11 +52,11 @@ def plant(directory: Path, names: Iterable[str], marks: Path) -> None:
 
 
 def imported(marks: Path) -> list[str]:
-    """What was imported of what was planted."""
+    """The planted modules that were imported."""
     return sorted(path.name for path in marks.iterdir())
 
 
 def forget_marks(marks: Path) -> None:
-    """So that what one command imports is not held against the next."""
+    """Remove the marks, so that each command is tested separately."""
     for path in marks.iterdir():
         path.unlink()

@@ -1,4 +1,4 @@
-"""Programs with the names of SLURM's that start each task at once, as SLURM would in the directory of the command."""
+"""Stand-ins for SLURM's programs that start each task at once, in the directory of the command."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A run of a second, and what must be equal when two runs are."""
+"""A run that takes a second, and the files by which two runs are compared."""
 
 import shutil
 from pathlib import Path
@@ -23,7 +23,7 @@ def small_config(**changes) -> Config:
 
 
 def finish(path: Path, config: Config | None = None, **options) -> list[str]:
-    """Run to the end, saving after every dispatch; what was said."""
+    """Run to the end, saving after every dispatch. Returns the messages."""
     said: list[str] = []
     for _ in execute_run(config or small_config(), path, RunOptions(save_every=0.0, **options), say=said.append):
         pass
@@ -31,7 +31,7 @@ def finish(path: Path, config: Config | None = None, **options) -> list[str]:
 
 
 def without_copies(path: Path) -> None:
-    """Remove a run's checkpoints: their copies of the configuration and the metrics are shown before the files."""
+    """Remove a run's checkpoints, whose copies of configuration and metrics would be used instead of the files."""
     shutil.rmtree(path / "checkpoints")
 
 

@@ -1,7 +1,7 @@
-"""Chaos: whatever users and machines do to a run, every number shown is right, or is refused in one line.
+"""Chaos: whatever users and machines do to a run, every shown number is right, or the run is refused in one line.
 
 Random sequences of training, crashes, full disks, edits, flipped bits, deleted files, examinations, reports, exports
-and readings by the server. The truth is the run that was left alone. hypothesis shrinks a sequence that fails.
+and readings by the server. The truth is an undisturbed run. hypothesis shrinks a sequence that fails.
 """
 
 import io
@@ -36,7 +36,7 @@ EDITS = ("digit", "bit", "truncate", "empty", "delete", "rows swapped")
 
 @cache
 def truth_directory() -> Path:
-    """The run that was left alone, examined."""
+    """The undisturbed run, examined."""
     root = Path(tempfile.mkdtemp(prefix="recombine-truth-"))
     finish(root / "run")
     code, out, error = command("eval", root / "run", "--json")
@@ -52,7 +52,7 @@ def true_eval() -> dict[str, Any]:
 
 @cache
 def true_rows() -> dict[int, Any]:
-    """The rows of metrics of the run that was left alone, by step."""
+    """The rows of metrics of the undisturbed run, by step."""
     return {row.step: row for row in collect([truth_directory() / "run"]).runs[0].rows}
 
 
@@ -69,7 +69,7 @@ def true_row(step: int) -> Any:
 
 
 def command(*arguments: object) -> tuple[int, str, str]:
-    """A command in this process: its exit code and what it printed. A traceback is a failure of the test."""
+    """Run a command in this process. Returns its exit code and its output; a traceback fails the test."""
     out, error = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(error):
         code = main([str(argument) for argument in arguments])
@@ -191,7 +191,7 @@ class Chaos(RuleBasedStateMachine):
             assert differing == []
 
     def _refused(self, code: int, error: str) -> bool:
-        """In one line, after notes at most."""
+        """Check that the command was refused in one line; notes may precede it."""
         if code == 0:
             return False
         complaints = [line for line in error.splitlines() if line.startswith("recombine: ")]
@@ -201,7 +201,7 @@ class Chaos(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_lost(self) -> None:
-        """A run whose checkpoints nobody touched resumes, whatever happened beside them, and ends as it would have."""
+        """A run with intact checkpoints resumes, whatever happened to other files, and ends as the undisturbed run."""
         if not getattr(self, "started", False) or self.checkpoints_touched or not self.run.exists():
             return
         copy = self.root / "copy"
@@ -212,7 +212,7 @@ class Chaos(RuleBasedStateMachine):
 
 
 def damage(path: Path, how: str, place: float) -> bool:
-    """Change a file, if it is there; whether anything changed."""
+    """Damage a file, if it exists. Returns whether anything changed."""
     if not path.is_file():
         return False
     data = path.read_bytes()

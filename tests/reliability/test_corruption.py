@@ -129,7 +129,7 @@ def test_metrics_that_were_harmed_are_mended(tmp_path: Path, harm: str) -> None:
 
 
 def test_a_checkpoint_of_another_format_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A newer version's run is not damaged, and this version does not touch it."""
+    """The checkpoint of a newer version is not damaged, and this version does not touch it."""
     monkeypatch.setattr(recombine.storage.checkpoint, "FORMAT", 2)
     finish(tmp_path / "run", stop_at=4)
     monkeypatch.undo()

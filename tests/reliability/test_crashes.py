@@ -1,4 +1,4 @@
-"""A run that ends at any operation of its on the disk goes on, and ends as the run that was never interrupted."""
+"""A run that crashes at any disk operation resumes, and ends exactly like a run that was never interrupted."""
 
 from pathlib import Path
 

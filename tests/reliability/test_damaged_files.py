@@ -1,7 +1,7 @@
-"""Whatever is in the files of a run, each command shows what is right or refuses in one line. It never fails otherwise.
+"""Whatever the files of a run contain, every command shows correct numbers or refuses in one line.
 
-A study of two runs is damaged in one file at a time, and everything that reads runs is called on it. What comes out is
-compared with what the study said before: a score that is shown is the same as before, or it is not shown.
+One file at a time of a study of two runs is damaged, and every function that reads runs is called on it. Each score
+that is shown must be the same as before the damage.
 """
 
 import json
@@ -39,7 +39,7 @@ OTHER_NUMBERS = ("huge number",)  # a number in the place of another is for chec
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sweep of two runs that were examined, with their references and all else that can be stored."""
+    """A sweep of two examined runs, with their references and all other files that can be stored."""
     place = tmp_path_factory.mktemp("place") / "runs"
     other = {"model": {**SMALL["model"], "kind": "hypertransformer"}}
     for name, changes in ((RUN, {}), (OTHER, other)):
@@ -52,7 +52,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def report(place: Path) -> Any:
-    """Everything that `recombine report` does, but for drawing."""
+    """Everything that `recombine report` does, except drawing."""
     study = collect([place])
     verdicts, scores = judge(study), list(final_scores(study))
     for table in scores:
@@ -108,7 +108,7 @@ def resume(place: Path) -> Any:
 
 
 def command(arguments: list[str]) -> None:
-    """A command of the command line. Its complaint is raised as the error that it was; anything else is a failure."""
+    """Run a command. Its one-line error is raised as an exception; any other failure fails the test."""
     if code := main(arguments):
         raise InputError("command", arguments[0], f"exit code {code}")
 
@@ -143,7 +143,7 @@ def _attempts(name: str, kind: str, torture: bool) -> int:
 
 
 def as_before(found: Any, before: Any, where: str = "$") -> None:
-    """Each number is the same as before, or is not there; or all are of an earlier step, and say so."""
+    """Each number is the same as before or missing, or all belong to an earlier step that is named."""
     if isinstance(before, dict) and isinstance(found, dict):
         if any(before.get(key) != found.get(key) for key in ("step", "measured")):
             return
@@ -211,7 +211,7 @@ CASES = {
 def test_numbers_are_not_made_of_damaged_files(
     place: Path, tmp_path: Path, file: str, old: str | None, new: str
 ) -> None:
-    """Where no checkpoint has a copy of them, which would be shown in their place."""
+    """Tested without checkpoints, whose copies would be shown instead."""
     copy = shutil.copytree(place, tmp_path / "runs")
     without_copies(copy / RUN)
     text = (copy / RUN / file).read_text()
@@ -226,7 +226,7 @@ DEEP_CHANGE = f'{{"changes": [{{"step": 0, "fields": {{"seed": [0, {DEEP}]}}}}]}
 
 @pytest.mark.parametrize("content", ['{"starts": 5}', DEEP_CHANGE, "[]", "5", "\ud800"], ids=range(5))
 def test_a_run_resumes_beside_a_damaged_env(place: Path, tmp_path: Path, content: str) -> None:
-    """It is for people to read: nothing depends on it."""
+    """Nothing depends on that file: it is for people to read."""
     copy = shutil.copytree(place, tmp_path / "runs")
     (copy / RUN / "env.json").write_bytes(content.encode(errors="surrogatepass"))
     resume(copy)

@@ -1,4 +1,4 @@
-"""A run directory from anywhere executes nothing and reaches nothing outside; memory is bounded by its size."""
+"""An untrusted run directory executes no code, reads nothing outside itself, and needs memory bounded by its size."""
 
 import ast
 import hashlib
@@ -37,7 +37,7 @@ def test_nothing_unpickles_or_evaluates() -> None:
 
 
 def forge(directory: Path, state: bytes, **files: bytes) -> Path:
-    """A checkpoint by someone who knows the format: every hash is right."""
+    """Forge a checkpoint whose hashes are all correct."""
     path = directory / "step-000000001"
     path.mkdir()
     contents = {"state.safetensors": state, **files}
@@ -149,7 +149,7 @@ def test_a_configuration_that_names_a_class_imports_nothing(tmp_path: Path) -> N
 
 
 def test_a_configuration_that_names_a_file_reads_nothing(tmp_path: Path) -> None:
-    """Neither its masks, nor what else is in it."""
+    """Neither the masks nor any other content of that file is read."""
     path = tmp_path / "run"
     finish(path, stop_at=4)
     without_copies(path)

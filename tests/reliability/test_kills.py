@@ -1,4 +1,4 @@
-"""`kill -9` at any instant: the run goes on, ends bit for bit as the one that was never killed, and lost no metric."""
+"""`kill -9` at any instant: the run resumes, ends bit for bit like an undisturbed run, and loses no metric."""
 
 import json
 import random
@@ -58,7 +58,7 @@ def test_killed_again_and_again(whole: Path, tmp_path: Path, torture: bool) -> N
 
 
 def assert_whole_rows(path: Path) -> None:
-    """Whatever a kill leaves in the newest checkpoint's metrics is whole and in order."""
+    """Check that the metrics in the newest checkpoint are complete rows in order, after a kill."""
     for checkpoint in (path / "checkpoints").glob("step-*"):
         steps = [json.loads(line)["step"] for line in (checkpoint / "metrics.jsonl").read_text().splitlines()]
         assert steps == list(range(0, len(steps) * STEPS // 20, STEPS // 20))

@@ -1,4 +1,4 @@
-"""One run directory, one writer; and one coordinator for a directory of many."""
+"""A run directory has one writer at a time, and a directory of many runs one coordinator."""
 
 import signal
 import time
@@ -53,7 +53,7 @@ def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
 def test_a_second_coordinator_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether it is a sweep or reproduces the paper; it writes nothing. A killed one is in nobody's way."""
+    """Both `sweep` and `reproduce` are refused and write nothing. A killed coordinator blocks nobody."""
     grid, out = tmp_path / "grid.toml", tmp_path / "sweep"
     grid.write_text('[grid]\n"model.embed_dim" = [8]\n[optimizer]\nnum_steps = 1_000_000\n')
     sweep = ["sweep", "--grid", str(grid), "--preset", "smoke", "--workers", "1", "--out", str(out), "--seeds"]

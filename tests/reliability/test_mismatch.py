@@ -1,4 +1,4 @@
-"""Resuming with other settings is refused, field by field; a flag goes on, and is recorded."""
+"""Resuming with other settings is refused, and each field is named; a flag resumes anyway, and is recorded."""
 
 import json
 from dataclasses import replace
@@ -89,7 +89,7 @@ def test_another_machine_is_refused(tmp_path: Path, field: str, monkeypatch: pyt
 
 
 def test_a_run_of_unknown_code_resumes_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs that were made before the digest of the code was recorded have none."""
+    """Runs that were made before code digests were recorded have no digest."""
     identity = recombine.run.training.identity
     with monkeypatch.context() as before:
         unknown = {"sources": "", "model_sources": ""}
@@ -102,7 +102,7 @@ def test_a_run_of_unknown_code_resumes_and_says_so(tmp_path: Path, monkeypatch: 
 
 
 def test_a_custom_model_that_was_changed_does_not_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its module, or one that this imports, is other code than the run was made with."""
+    """Its module, or a module that it imports, has changed since the run was made."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "changing_layer.py").write_text("import jax.numpy as jnp\n\npool = jnp.mean\n")
     (tmp_path / "changing_model.py").write_text(
@@ -149,7 +149,7 @@ def test_a_model_of_another_shape_cannot_go_on(tmp_path: Path) -> None:
 
 
 def test_metrics_of_another_version_are_refused_in_one_line(tmp_path: Path) -> None:
-    """A checkpoint that is whole, with a row that this version does not know: nothing is set aside or written."""
+    """The checkpoint is intact, but has a row that this version does not know: nothing is renamed or written."""
     path = tmp_path / "run"
     finish(path, stop_at=4)
     newest = read_checkpoint(checkpoint_path(path / "checkpoints", 4))

@@ -1,4 +1,4 @@
-"""Files that lie beside runs are data: whatever their names, no command imports them. Only the class it names runs."""
+"""Files beside runs are data: whatever their names, no command imports them, except for the class that it names."""
 
 import os
 import shutil
@@ -36,13 +36,13 @@ SHARED = {name: table for name, table in SMALL.items() if name != "model"}
 
 
 class Place:
-    """A current directory, as an archive from elsewhere leaves it: runs, and files with the names of modules."""
+    """A current directory as unpacked from an untrusted archive: runs, and files with the names of modules."""
 
     def __init__(self, here: Path, marks: Path, program: Sequence[str]):
         self.here, self.marks, self.program = here, marks, program
 
     def run(self, *arguments: str, **environment: str) -> str:
-        """Run a command there; nothing of what was planted may have been imported."""
+        """Run a command there, and check that no planted module was imported."""
         forget_marks(self.marks)
         process = subprocess.run(
             [*self.program, *arguments],
@@ -60,7 +60,7 @@ class Place:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of the shipped class, which no command has to name."""
+    """A run of the shipped class, which a command need not name."""
     path = tmp_path_factory.mktemp("trained") / "bottleneck"
     options = {**SMALL["model"], "latent_dim": 2, "hidden_dim": 2}
     finish(path, override(preset_config("smoke", BOTTLENECK), {**SHARED, "model": {"options": options}}))
@@ -143,7 +143,7 @@ def slurm_path(place: Path) -> str:
 
 
 def test_python_is_started_in_one_way() -> None:
-    """Whoever starts a process of Python takes its command from `python_process.py`."""
+    """All code that starts a Python process takes its command from `python_process.py`."""
     words = ("sys.executable", "multiprocessing", "ProcessPoolExecutor", "os.exec", "os.spawn", "os.fork")
     found = [path for path in SOURCE.rglob("*.py") if any(word in path.read_text(encoding="utf-8") for word in words)]
     assert found == [SOURCE / "run" / "python_process.py"]
@@ -172,7 +172,7 @@ class Net(eqx.Module):
 
 @pytest.fixture
 def own(tmp_path: Path) -> Place:
-    """A current directory with a class of the user's, its siblings, and files with the names of installed modules."""
+    """A current directory with a custom class, its siblings, and files with the names of installed modules."""
     here = tmp_path / "own"
     plant(here, installed_names(), tmp_path / "marks")
     (here / "package").mkdir()
@@ -226,7 +226,7 @@ def test_a_shipped_class_leaves_the_path_as_it_is(tmp_path: Path, monkeypatch: p
 def test_of_two_modules_of_one_name_the_one_in_the_current_directory_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If Recombine does not need the other. One that was imported from elsewhere before is not taken for it."""
+    """This holds if Recombine does not need the other. A module imported earlier from elsewhere is not used for it."""
     for place in ("installed", "here", "there"):
         (tmp_path / place).mkdir()
         (tmp_path / place / "of_two.py").write_text(f"class Net:\n    place = {place!r}\n")
@@ -244,7 +244,7 @@ def test_of_two_modules_of_one_name_the_one_in_the_current_directory_is_taken(
 
 
 def test_a_sibling_does_not_replace_a_package_without_init(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Anywhere on Python's path, a file goes before such a package, even one that comes earlier."""
+    """Anywhere on Python's path, a file takes precedence over such a package, even over one that comes earlier."""
     for file in ("installed/spaced_out/inner.py", "here/spaced_out.py"):
         (tmp_path / file).parent.mkdir(parents=True)
         (tmp_path / file).touch()

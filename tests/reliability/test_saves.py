@@ -1,4 +1,4 @@
-"""A save is all or nothing: whichever operation fails, the newest good checkpoint is the old one or the new one."""
+"""A save is atomic: whichever operation fails, the newest good checkpoint is the old one or the new one."""
 
 from pathlib import Path
 

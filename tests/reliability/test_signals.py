@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: checkpoint and exit 143 or 130, in every phase; a second one leaves at once."""
+"""SIGTERM and SIGINT in every phase: the run saves and exits with 143 or 130; a second signal exits at once."""
 
 import json
 import signal
@@ -33,7 +33,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("signum", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("phase", ["compile", "train", "measure", "save"])
 def test_a_signal_in_each_phase(tmp_path: Path, signum: signal.Signals, phase: str) -> None:
-    """The process says where it is, stays there until the signal has come, and goes on."""
+    """The process reports that it is in the phase, stays there until the signal has come, and continues."""
     path, here = tmp_path / "run", tmp_path / "here"
     process = start(WAITING, [phase, str(here), *command(path)])
     wait_for(here)
@@ -59,7 +59,7 @@ def test_a_second_signal_leaves_at_once(tmp_path: Path) -> None:
     process.send_signal(signal.SIGTERM)
     _, complaint = process.communicate(timeout=5)
     assert process.returncode == 143
-    assert "left at once" in complaint
+    assert "exited at once" in complaint
 
 
 def test_a_signal_in_the_last_measurement(whole: Path, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_an_interrupted_run_ends_as_the_one_that_was_not(whole: Path, tmp_path: 
 
 
 def test_asked_to_leave_after_the_run_has_looked(tmp_path: Path) -> None:
-    """Between two looks at the request there is time for a signal: what was trained is saved all the same."""
+    """A signal may come between two checks of the request: the training done until then is saved all the same."""
     request = StopSignal()
     for progress in execute_run(small_config(), tmp_path / "run", stop=request):
         if progress.step:  # reported when it was decided that nothing is to be saved

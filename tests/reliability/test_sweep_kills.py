@@ -1,4 +1,4 @@
-"""Workers and coordinators of a sweep are killed: nothing is lost, nothing run twice to the end, nothing stuck."""
+"""Killing workers and coordinators of a sweep: no run is lost, completed twice, or stuck."""
 
 import json
 import os
@@ -83,7 +83,7 @@ def test_killed_again_and_again(tmp_path: Path, torture: bool) -> None:
 
 
 def kill_workers(process: subprocess.Popen, out: Path, rng: random.Random, count: int) -> int:
-    """At random times: one of three whenever that is, which is mostly while it starts, the others at a run."""
+    """Kill workers at random times: one in three at any time, mostly while starting, the others during a run."""
     killed = 0
     while killed < count and process.poll() is None:
         anyone = killed % 3 == 2
@@ -98,7 +98,7 @@ def kill_workers(process: subprocess.Popen, out: Path, rng: random.Random, count
 
 
 def at_a_run(process: subprocess.Popen, out: Path) -> set[int]:
-    """The workers that have come further with a run than where they began."""
+    """The workers that have made progress on a run."""
     found = set()
     for run in out.glob("transformer-*"):
         with suppress(OSError, ValueError):

@@ -1,6 +1,6 @@
 """`python -m tests.reliability.waiting PHASE HERE ARGUMENTS…`: the command line, which stops in a phase for a signal.
 
-It writes the file HERE when it is there, and continues when a signal has come (stuck: never).
+It writes the file HERE when it has reached the phase, and continues when a signal has come (stuck: never).
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""A run in a form to share: the same scores, the same model, and nothing that only going on needs."""
+"""An exported run has the same scores and the same model, and no files that are needed only for resuming."""
 
 import json
 import shutil
@@ -39,7 +39,7 @@ def test_the_same_run(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_a_whole_directory(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With the list of a sweep, if it is one."""
+    """A sweep is exported with its list."""
     out = tmp_path / "shared"
     assert main(["export", str(runs), "--out", str(out)]) == 0
     assert capsys.readouterr().out.splitlines() == [str(out / "seed0"), str(out / "seed1")]
@@ -72,7 +72,7 @@ def test_two_sweeps_in_one_place_would_lose_a_list(
 def test_the_list_of_another_sweep_is_not_replaced(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The list of the same sweep is, which may have grown since."""
+    """The list of the same sweep, which may have grown, is replaced."""
     make_sweeps(runs, tmp_path)
     out = tmp_path / "shared"
     assert main(["export", str(tmp_path / "sweep0"), "--out", str(out)]) == 0
@@ -85,7 +85,7 @@ def test_the_list_of_another_sweep_is_not_replaced(
 
 
 def test_the_list_goes_with_a_sweeps_archive(runs: Path, tmp_path: Path) -> None:
-    """And not with a single run of it."""
+    """It is not exported with a single run of the sweep."""
     make_sweeps(runs, tmp_path)
     assert main(["export", str(tmp_path / "sweep0"), "--out", str(tmp_path / "one.zip")]) == 0
     assert main(["export", str(tmp_path / "one.zip"), "--out", str(tmp_path / "again")]) == 0
@@ -103,7 +103,7 @@ def test_without_parameters_there_is_no_model(runs: Path, tmp_path: Path, capsys
 def test_what_was_examined_is_told_without_parameters(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The same card."""
+    """The output is the same as before the export."""
     assert main(["eval", "--json", str(runs / "seed1")]) == 0
     card = capsys.readouterr().out
     assert main(["export", str(runs), "--out", str(tmp_path / "shared")]) == 0
@@ -123,7 +123,7 @@ def test_damaged_parameters(runs: Path, tmp_path: Path, damage: bytes, capsys: p
 def test_parameters_go_with_their_own_scores(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     finish(tmp_path / "run", stop_at=5)
     assert main(["export", str(tmp_path / "run"), "--out", str(tmp_path / "shared"), "--weights"]) == 2
-    assert "its newest checkpoint is of step 5, and it was last measured at step 4" in capsys.readouterr().err
+    assert "its newest checkpoint is at step 5, but it was last measured at step 4" in capsys.readouterr().err
     assert not (tmp_path / "shared").exists()
     assert main(["export", str(tmp_path / "run"), "--out", str(tmp_path / "shared")]) == 0
 

@@ -1,4 +1,4 @@
-"""A model is loaded as it was stored; a file that asks for another is refused before any of it is built."""
+"""A model is loaded as it was stored; a file that asks for another model is refused before it is built."""
 
 import json
 import shutil
@@ -42,7 +42,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def change_config(run: Path, changes: dict[str, Any]) -> None:
-    """The run says that its model is another, in every place that says so."""
+    """Change the run's model in every file that names it."""
     config = override(small_config(), changes)
     (run / CONFIG).write_text(write_toml(config))
     for path in list_checkpoints(run / CHECKPOINTS):
@@ -93,7 +93,7 @@ def test_nothing_is_allocated_for_sizes_that_the_file_does_not_have(
     ids=str,
 )  # fmt: skip
 def test_a_class_of_ours_with_other_options(place: Path, tmp_path: Path, options: dict[str, Any]) -> None:
-    """It is built without a command that names it, by options of a file that may come from anywhere."""
+    """The shipped class is built without a command naming it, from options in an untrusted file."""
     run = shutil.copytree(place / "exported", tmp_path / "run")
     (run / "manifest.json").unlink()
     tables = tomllib.loads((run / CONFIG).read_text())
@@ -104,7 +104,7 @@ def test_a_class_of_ours_with_other_options(place: Path, tmp_path: Path, options
 
 
 def test_the_closest_width() -> None:
-    """Against every width in turn, as the layers count their own weights."""
+    """Compared with a search over all widths that counts the weights of the layers."""
     for inputs in (2, 5, 24, 40):
         for budget in range(3, 2_000, 7):
             counts = {w: (inputs + 1) * w + (w + 1) * w + (w + 1) for w in range(1, budget)}

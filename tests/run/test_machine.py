@@ -7,7 +7,7 @@ from recombine.run.machine import prepare
 
 
 def test_compiled_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The flag goes with the user's own, once, and a level that they have chosen stays."""
+    """The flag is added once to the user's own flags, and a level that the user has set is kept."""
     jax.devices()  # so that nothing else is prepared
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=false")
     for _ in range(2):

@@ -22,7 +22,7 @@ def handler() -> Iterator[None]:
 
 @pytest.mark.parametrize("saves", [True, False])
 def test_asked_from_a_handler_of_somebody_elses(saves: bool) -> None:
-    """The handler goes on when the work has saved, or at once where there is nothing to save. It ends the process."""
+    """The handler returns when the work has saved, or at once if there is nothing to save. It ends the process."""
     seen: list[str] = []
     stops: list[StopSignal] = []
     may_end = threading.Event()
@@ -54,7 +54,7 @@ def test_asked_from_a_handler_of_somebody_elses(saves: bool) -> None:
 
 @contextmanager
 def not_for_ever() -> Iterator[None]:
-    """A main thread that waits for itself is ended by an error."""
+    """Ends a main thread that deadlocks with an error."""
 
     def stuck(*_: object) -> None:
         raise AssertionError("the main thread waits for ever")
@@ -69,7 +69,7 @@ def not_for_ever() -> Iterator[None]:
 
 
 def test_asked_while_the_main_thread_leaves() -> None:
-    """A handler interrupts the main thread that has taken the work, and asks for the same."""
+    """A handler interrupts the main thread after it has taken the region, and asks for the same."""
     stop, entered, asked = StopSignal(), threading.Event(), []
 
     def on_exit() -> None:
@@ -92,7 +92,7 @@ def test_asked_while_the_main_thread_leaves() -> None:
 
 @pytest.mark.parametrize("line", range(6))
 def test_asked_anywhere_while_the_main_thread_looks(line: int) -> None:
-    """At each line of it, while the work goes in and out of what may be ended, and then saves."""
+    """The handler interrupts each line in turn, while the work enters and leaves `exit_allowed`, and then saves."""
     stop, seen = StopSignal(), []
 
     def work() -> None:

@@ -1,4 +1,4 @@
-"""A run without anything held out, and what evaluation draws."""
+"""A run without held-out masks, and the episodes that evaluation draws."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Several runs by one program: each as it is alone, but for last bits."""
+"""Several runs in one vmapped program: each equals the same run alone, up to last bits."""
 
 import json
 import signal
@@ -68,7 +68,7 @@ def test_each_as_it_is_alone(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_they_go_on_where_they_were_left_though_one_is_behind(tmp_path: Path) -> None:
-    """As after a crash between the saves of two of them."""
+    """This happens after a crash between the saves of two of them."""
     place, stop = tmp_path / "together", StopSignal()
     every = configs(optimizer={"num_steps": 600})
     for progress in execute_vmapped(every, paths(place), stop=stop):
@@ -88,7 +88,7 @@ def test_they_go_on_where_they_were_left_though_one_is_behind(tmp_path: Path) ->
 
 
 def test_those_that_are_behind_catch_up_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when seeds are added to a run that is done, and to one that is half way. None goes past where all stop."""
+    """Seeds are added to a run that is done and to one that is half-way. No run passes the common last step."""
     finish(tmp_path / "a", configs()[0])
     finish(tmp_path / "b", configs()[1], stop_at=8)
     more = [*configs(), small_config(seed=2)]
@@ -110,7 +110,7 @@ def test_those_that_are_behind_catch_up_together(tmp_path: Path, monkeypatch: py
 
 
 def test_measuring_another_is_not_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs that are trained by one program train for the same time, however long each is measured."""
+    """Runs in one program record the same training time, however long each is measured."""
 
     def slowly(*args):
         time.sleep(0.2)
@@ -125,7 +125,7 @@ def test_measuring_another_is_not_training(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_while_they_compile_all_can_be_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the spot, though one of them is behind: nothing is lost, and each says that it was interrupted."""
+    """The process exits at once, even if one run is behind: nothing is lost, and each records the interruption."""
     finish(tmp_path / "a", configs()[0], stop_at=4)
     seen = []
 
@@ -150,7 +150,7 @@ def test_while_they_compile_all_can_be_left(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_one_that_diverges_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parameters that are not finite have no finite loss."""
+    """One run is made to diverge by parameters that are not finite."""
 
     def spoiled(config, seeds, tasks, states, *rest):
         bad = eqx.tree_at(lambda state: state.model.readout.weight, states[1], replace_fn=lambda w: w * np.nan)
@@ -173,7 +173,7 @@ def test_one_shape(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_alone_and_together_by_turns(tmp_path: Path) -> None:
-    """As when a sweep grows by seeds. Each start says with how many it was."""
+    """This happens when a sweep grows by seeds. Each start records the number of runs in the program."""
     list(execute_vmapped(configs(), paths(tmp_path), RunOptions(stop_at=4)))
     finish(tmp_path / "a", configs()[0], stop_at=8)
     list(execute_vmapped(configs(), paths(tmp_path)))
@@ -183,7 +183,7 @@ def test_alone_and_together_by_turns(tmp_path: Path) -> None:
 
 
 def test_all_diverge(tmp_path: Path) -> None:
-    """At the same step: none is behind another, and yet none is done."""
+    """All diverge at the same step: none is behind another, and none is done."""
     wild = [small_config(seed=seed, optimizer={"learning_rate": 1e20}) for seed in (0, 1)]
     with pytest.raises(NonFiniteLoss, match="2 of 2 runs diverged: a, b"):
         list(execute_vmapped(wild, paths(tmp_path)[:2]))
@@ -191,7 +191,7 @@ def test_all_diverge(tmp_path: Path) -> None:
 
 
 def test_what_is_done_stays_done_and_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Though one of them diverges, and though it is tried again."""
+    """This holds even if one of them diverges and is tried again."""
 
     def spoiled(config, seeds, tasks, states, *rest):
         bad = eqx.tree_at(lambda state: state.model.readout.weight, states[1], replace_fn=lambda w: w * np.nan)

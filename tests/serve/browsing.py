@@ -22,19 +22,19 @@ def click(browser: Browser, selector: str) -> None:
 
 
 def put(selector: str, value: object) -> str:
-    """A value into a field, as by hand."""
+    """Enter a value into a field, as a user would."""
     field = f"document.querySelector({json.dumps(selector)})"
     return f"{{ {field}.value = {json.dumps(value)}; {field}.dispatchEvent(new Event('input')) }}"
 
 
 def press(module: int) -> str:
-    """Enter on a module of the graph."""
+    """Press Enter on a module of the graph."""
     event = "new KeyboardEvent('keydown', {key: 'Enter', bubbles: true})"
     return f"document.querySelector('[data-module=\"{module}\"]').dispatchEvent({event})"
 
 
 def saved(browser: Browser, plot: str) -> list[str]:
-    """The files that the buttons below a plot save: its picture, and its data."""
+    """The files that the buttons below a plot save: the picture and the data."""
     script = """(() => {
         const kept = [], make = URL.createObjectURL;
         URL.createObjectURL = (blob) => { kept.push(blob.text()); return make(blob); };

@@ -1,4 +1,4 @@
-"""The page in a real browser: a directory of runs, its server, and the browser, one of each for all tests of it."""
+"""Fixtures for the page in a real browser: a directory of runs, a server and a browser, shared by all its tests."""
 
 import json
 import tomllib
@@ -21,7 +21,7 @@ from tests.serve.server import Address, serving
 
 @pytest.fixture(scope="package")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The demo's runs, and one whose every text is hostile."""
+    """The runs of the demo, and one in which every text is hostile."""
     place = tmp_path_factory.mktemp("place") / "runs"
     copy_demo("quick", place / "demo")
     evil = place / f"evil {EVIL.replace('/', '_')}"

@@ -1,4 +1,4 @@
-"""Runs of the demo: in their archives, or copied to a directory as if they had been trained there."""
+"""The runs of the demo, in their archives or copied to a directory as if trained there."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def copy_demo_run(name: str, to: Path) -> None:
 
 
 def copy_demo(study: str, to: Path) -> None:
-    """Every run of a study that has its parameters, and the references."""
+    """Copy the references and every run of a study that has its parameters."""
     archive = open_archive(demo_archives()[study])
     playable = {name.partition("/")[0] for name in archive.names() if name.endswith("model.safetensors")}
     for member in archive.names():

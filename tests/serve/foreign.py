@@ -1,4 +1,4 @@
-"""Runs outside of the directory that is served, and links to them that take the place of what is in it."""
+"""Runs outside the served directory, and links to them that replace files and directories inside it."""
 
 import ctypes
 import errno
@@ -25,7 +25,7 @@ AT_CWD, EXCHANGE = -100, 2  # of renameat2
 
 
 def make_place(place: Path) -> None:
-    """`served` and `outside`, which look the same: a study with a run, references and a list, and an archive."""
+    """Make `served` and `outside`, two similar directories: a study with a run, references, a list, and an archive."""
     for name, number in (("served", 0), ("outside", FOREIGN)):
         study = place / name / "study"
         run, config = study / "run", small_config()
@@ -63,7 +63,7 @@ def is_foreign(text: str) -> bool:
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Each in the other's place, at one instant where the system can do that."""
+    """Exchange two paths, atomically if the system can."""
     library = ctypes.CDLL(None, use_errno=True)
     names = os.fsencode(one), os.fsencode(other)
     if hasattr(library, "renameat2") and library.renameat2(AT_CWD, names[0], AT_CWD, names[1], EXCHANGE) == 0:
@@ -78,7 +78,7 @@ def exchange(one: Path, other: Path) -> None:
 
 @contextmanager
 def swapping(path: Path, target: Path) -> Iterator[None]:
-    """As long as the block runs, the path is what it was, and a link to the target, in turn."""
+    """While the block runs, the path alternates between its content and a link to the target."""
     link, ended = path.with_name(f".{path.name}.link"), Event()
     link.symlink_to(target)
 

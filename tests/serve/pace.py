@@ -1,6 +1,6 @@
 """`python -m tests.serve.pace`: how fast the explorer answers, and how smooth the page is with many runs.
 
-For a machine on which nothing else runs. It measures and prints, and asserts nothing of how long things take.
+Run it on an otherwise idle machine. It prints measurements, and asserts no durations.
 """
 
 import json
@@ -67,7 +67,7 @@ def answer(server: Address, i: int) -> float:
 
 
 def make_runs(directory: Path) -> None:
-    """Copies of a run, with as many rows as a long one has; every tenth of another seed and configuration."""
+    """Copies of a run with as many rows as a long run; every tenth has another seed and configuration."""
     copy_demo_run("quick/transformer-connected+-seed0", source := directory.parent / "source")
     row = json.loads((source / "metrics.jsonl").read_text().splitlines()[-1])
     text = "".join(json.dumps(row | {"step": 10 * (i + 1), "loss": 1 / (i + 1)}) + "\n" for i in range(ROWS))

@@ -1,4 +1,4 @@
-"""`python -m tests.serve.pictures [DIRECTORY]` (make pictures): the pictures of the server's page, for the docs."""
+"""`python -m tests.serve.pictures [DIRECTORY]` (make pictures): screenshots of the page for the docs."""
 
 import sys
 from pathlib import Path

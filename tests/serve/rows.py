@@ -1,4 +1,4 @@
-"""Rows of metrics and scores of known numbers, as a run writes them."""
+"""Rows of metrics and scores with known numbers, in the format of a run."""
 
 from recombine.record.codec import encode
 from recombine.record.score import MetricsRow, ProbeScores, Score, SplitScore
@@ -29,6 +29,6 @@ def row(step: int, ood: float = 0.5) -> str:
 
 
 def selection(step: int, select: float, report: float) -> str:
-    """The `selection.json` of a run: R² on held-out masks, to select by and to report."""
+    """The `selection.json` of a run, with R² on held-out masks for selection and for reporting."""
     chosen, reported = (SelectionScores(in_dist=score(1.0), ood=score(r2)) for r2 in (select, report))
     return encode(Selection(SELECTION_FORMAT, step, chosen, reported))

@@ -22,7 +22,7 @@ class Answer:
 
 
 class Address:
-    """Where a server is."""
+    """The address of a server."""
 
     def __init__(self, port: int, process: subprocess.Popen):
         self.port, self.process = port, process
@@ -43,7 +43,7 @@ class Address:
             connection.close()
 
     def raw(self, data: bytes) -> bytes:
-        """Whatever comes back for these very bytes."""
+        """Send these bytes, and return whatever comes back."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=120) as connection:
             connection.sendall(data)
             connection.shutdown(socket.SHUT_WR)

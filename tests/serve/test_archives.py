@@ -33,7 +33,7 @@ RUNS = ("a-seed0", "a-seed1")
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two runs of a sweep, with its list."""
+    """Two runs of a sweep, with the list of the sweep."""
     study = tmp_path_factory.mktemp("original") / "study"
     for seed, name in enumerate(RUNS):
         finish(study / name, small_config(seed=seed))
@@ -105,7 +105,7 @@ def test_a_sweep_in_an_archive_is_shown_as_a_directory_of_its_name(study: Path, 
 
 
 def test_runs_of_the_same_name(archive: Path, tmp_path: Path) -> None:
-    """None of them is hidden by another."""
+    """No run hides another."""
     for name in ("a", "b"):
         shutil.copy(archive, tmp_path / f"{name}.zip")
     library = looked(tmp_path)
@@ -140,7 +140,7 @@ def test_the_server_explores_an_archive(archive: Path, tmp_path: Path) -> None:
 def test_an_archive_is_listed_again_only_when_it_changes(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that cannot be read, too."""
+    """This includes an archive that cannot be read."""
     opened: list[str] = []
     noting = lambda path, below: opened.append(path.name) or open_archive(path, below)  # noqa: E731
     monkeypatch.setattr(discover, "open_archive", noting)
@@ -212,7 +212,7 @@ def test_a_damaged_member_harms_its_own_run(archive: Path, tmp_path: Path) -> No
 
 
 def test_names_that_lead_out_of_an_archive(study: Path, archive: Path, tmp_path: Path) -> None:
-    """Nothing is ever unpacked; and no such name becomes a run, whose path would be one outside."""
+    """Nothing is unpacked, and such a name never becomes a run, whose path would lead outside."""
     (tmp_path / "served").mkdir()
     shutil.copytree(study / RUNS[1], tmp_path / "outside")
     config = members(archive)[f"{RUNS[0]}/config.toml"]
@@ -242,7 +242,7 @@ def test_an_archive_that_would_fill_the_memory(study: Path, archive: Path, tmp_p
         assert library.curve(RUNS[0]) == []
         answer = asyncio.run(Verdicts(library).answer("."))
     assert {name: run.state for name, run in runs.items()} == {RUNS[0]: "unreadable", RUNS[1]: "done"}
-    assert runs[RUNS[0]].error == "metrics.jsonl has 1024 MB: too many to read it from an archive"
+    assert runs[RUNS[0]].error == "metrics.jsonl has 1024 MB: too large to read from an archive"
     assert answer.left_out == (RUNS[0],)
     assert len(answer.verdicts) == 7
 
@@ -252,7 +252,7 @@ def test_more_runs_than_there_is_time_for(archive: Path, tmp_path: Path, monkeyp
     monkeypatch.setitem(discover.LARGEST_IN_ALL, "config.toml", 1_000)
     (run,) = looked(tmp_path).table()
     assert (run.name, run.state) == ("kept.zip", "unreadable")
-    assert "too many to read" in str(run.error)
+    assert "too large to read" in str(run.error)
 
 
 def test_more_archives_than_files_can_be_open(archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,7 +263,7 @@ def test_more_archives_than_files_can_be_open(archive: Path, tmp_path: Path, mon
     library = looked(tmp_path)
     kept = [f"{name}/{run}" for name in "ab" for run in RUNS]
     assert list(shown(library)) == [*kept, "c/kept.zip"]
-    assert shown(library)["c/kept.zip"].error == "there are more than 2 archives here"
+    assert shown(library)["c/kept.zip"].error == "there are more than 2 archives"
     shutil.rmtree(tmp_path / "a")
     library.refresh()
     assert list(shown(library)) == [f"{name}/{run}" for name in "bc" for run in RUNS]

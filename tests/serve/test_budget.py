@@ -110,7 +110,7 @@ def test_time_used_on_an_idle_machine_costs_nothing_later(monkeypatch: pytest.Mo
 
 
 def test_a_long_time_with_little_to_do_costs_nothing_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that nobody asks still has a little to do for hours, less than its share."""
+    """A server without requests does a little work for hours, less than its share."""
     machine = Machine(monkeypatch, busy=1.0)
     limited = machine.budget()
     machine.sleep(7_200)
@@ -134,14 +134,14 @@ def test_the_share_of_the_command() -> None:
 
 @pytest.mark.parametrize("each", [0.02, 0.066, 0.3])
 def test_an_idle_machine(monkeypatch: pytest.MonkeyPatch, each: float) -> None:
-    """Also where answers come faster than the system counts its ticks."""
+    """Also if answers take less time than a tick of the system's counter."""
     machine = Machine(monkeypatch, busy=0.6)
     storm(machine, share=0.015, each=each)
     assert machine.slept == 0
 
 
 def test_requests_pass_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many come at once: those that stay are answered within the share, those that have gone are skipped."""
+    """Of many simultaneous requests, those still open are answered within the share, and abandoned ones are skipped."""
     machine = Machine(monkeypatch, busy=1.0)
 
     waiting: list[int] = [0]

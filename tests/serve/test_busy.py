@@ -48,7 +48,7 @@ class System:
     ],
 )
 def test_others(monkeypatch: pytest.MonkeyPatch, others: list[float], own: float, busy: bool) -> None:
-    """Two cores for a second: the seconds that others used of each, and that the server used of both."""
+    """On two cores for a second: the seconds that other processes used of each, and the server of both."""
     system = System(monkeypatch, 2, {0, 1})
     watched = Busyness(lambda: (7, None))
     spare = [1 - one for one in others]

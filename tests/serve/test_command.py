@@ -1,4 +1,4 @@
-"""`recombine serve` on the command line: what it refuses, and how it leaves."""
+"""`recombine serve` on the command line: what it refuses, and how it exits."""
 
 import os
 import signal
@@ -45,7 +45,7 @@ def test_a_port_that_is_taken() -> None:
 
 
 def test_it_opens_a_browser(tmp_path: Path) -> None:
-    """One that stays in the foreground, as those in a terminal do: the server answers all the same."""
+    """The server answers even if the browser stays in the foreground, as in a terminal."""
     (tmp_path / "browser").write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/asked\nexec sleep 60\n')
     (tmp_path / "browser").chmod(0o755)
     command = [sys.executable, "-m", "recombine", "serve", "--demo", "--port", "0", "--open"]
@@ -80,4 +80,4 @@ def test_it_leaves_without_a_word(how: signal.Signals) -> None:
             assert listening.recv(1 << 16).startswith(b"HTTP/1.1 200")
             process.send_signal(how)
             _, said = process.communicate(timeout=60)
-    assert said == "Ctrl-C ends it.\n"
+    assert said == "Press Ctrl-C to stop.\n"

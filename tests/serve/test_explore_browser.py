@@ -1,4 +1,4 @@
-"""The explorer in a real browser, with no complaint in the console and no request elsewhere."""
+"""The explorer in a real browser, with no errors in the console and no requests to other hosts."""
 
 import json
 from pathlib import Path
@@ -87,7 +87,7 @@ SAVED = {
 
 
 def test_by_keyboard(browser: Browser, server: Address) -> None:
-    """From the top of the page with nothing but keys: a module, a weight, the number of examples; the focus stays."""
+    """With the keyboard only: choose a module, a weight and the number of examples; the focus is kept."""
     browser.open(f"{server.url}/#explore", ready="explore", patience=LOADING)
     here = "document.activeElement"
     summary = "document.getElementById('summary').textContent"
@@ -122,7 +122,7 @@ def test_by_keyboard(browser: Browser, server: Address) -> None:
 def test_explore_before_there_is_anything(browser: Browser, tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         browser.open(f"{server.url}/#explore", ready="explore", patience=LOADING)
-        assert "No trained model here" in browser.evaluate("document.getElementById('summary').textContent")
+        assert "There is no trained model here" in browser.evaluate("document.getElementById('summary').textContent")
         browser.wait_for("document.getElementById('live').textContent === 'live'")
         copy_demo_run("quick/hypertransformer-connected+-seed0", tmp_path / "first")
         browser.wait_for("document.getElementById('summary').textContent.includes('R²')", LOADING)
@@ -150,7 +150,7 @@ def test_a_first_model_of_other_sizes_brings_its_second(browser: Browser) -> Non
 
 
 def test_masks_of_any_number_of_modules(browser: Browser, server: Address, place: Path) -> None:
-    """The hostile run's support: a pair and five at once trained on, a pair held out."""
+    """The support of the hostile run trains on a pair and on five modules at once, and holds out a pair."""
     (name,) = [path.name for path in place.iterdir() if path.name.startswith("evil")]
     link = urlencode({"run0": name, "weights": "0,1,1,1,1,1"})
     browser.open(f"{server.url}/#explore&{link}", ready="explore", patience=LOADING)

@@ -22,7 +22,7 @@ from tests.serve.demo_runs import demo_run
 
 
 class Broken(Explorer):
-    """A custom model that fails, or gives something that JSON cannot hold."""
+    """A custom model that fails, or returns something that JSON cannot store."""
 
     def __init__(self, gives: object):
         super().__init__()
@@ -61,7 +61,7 @@ def test_a_question_that_cannot_be_read(line: str) -> None:
 
 
 def test_a_question_is_the_same_after_the_way() -> None:
-    """Whatever the bytes of a path."""
+    """A path may contain any bytes."""
     question = Question(
         paths=(b"/runs/\xff\n", b"/runs/b"),
         custom=("module:Class",),

@@ -1,4 +1,4 @@
-"""The explorer's answers are what the models compute on the task that was composed."""
+"""The explorer's answers equal what the models compute on the composed task."""
 
 import os
 import shutil
@@ -31,7 +31,7 @@ WEIGHTS = (0.25, 0.0, 0.75, 0.0, 0.0, 0.0)
 
 @pytest.fixture(scope="module")
 def runs() -> list[Path]:
-    """The demo's."""
+    """The runs of the demo."""
     return [demo_run(f"quick/{kind}-connected+-seed0") for kind in ("transformer", "hypertransformer")]
 
 
@@ -69,7 +69,7 @@ def test_predictions_are_the_models(explorer: Explorer, runs: list[Path]) -> Non
 
 
 def test_the_latent_is_decoded_at_many_queries(explorer: Explorer, runs: list[Path]) -> None:
-    """By scikit-learn's ridge regression, on what the models compute for episodes of masks trained on."""
+    """Compared with scikit-learn's ridge regression, fitted on the models' output for trained masks."""
     task = ComposedTask(WEIGHTS, 15, draw=3)
     answer = explorer.explore(runs, task)
     for path, one in zip(runs, answer.models, strict=True):
@@ -91,7 +91,7 @@ def test_the_latent_is_decoded_at_many_queries(explorer: Explorer, runs: list[Pa
 
 
 def test_the_demo(explorer: Explorer) -> None:
-    """A trained model of each kind and support; the paper's own pair fits what it was trained on."""
+    """The demo has a trained model of each kind and support; the two of the paper fit their training tasks."""
     trained = [
         source.path for archive in demo_archives().values() for source in find_runs(archive) if source.has_parameters()
     ]
@@ -118,7 +118,7 @@ def test_a_latent_that_is_moved_is_executed(explorer: Explorer, runs: list[Path]
 
 
 def test_the_true_latent(explorer: Explorer, runs: list[Path]) -> None:
-    """With it, the hypertransformer at the paper's settings executes what it does not infer."""
+    """With the true latent, the hypertransformer at the paper's settings solves a task that it does not infer."""
     pair = [demo_run(f"paper/{kind}-connected+-seed0") for kind in ("transformer", "hypertransformer")]
     for weights in ((0.3, 0, 0, 0.7, 0, 0), (1, 1, 0, 1, 0, 0)):
         inferred = explorer.explore(pair, ComposedTask(weights, 31)).models[1]
@@ -127,10 +127,10 @@ def test_the_true_latent(explorer: Explorer, runs: list[Path]) -> None:
         np.testing.assert_allclose(true.used, inferred.true, rtol=1e-4)
         assert true.r2 > 0.99
         assert inferred.r2 < 0.99
-    with pytest.raises(InputError, match="another teacher's modules"):
+    with pytest.raises(InputError, match="trained on another teacher"):
         explorer.explore(pair, ComposedTask(weights, 31, fresh=1), [None, "true"])
     assert explorer.explore(pair, ComposedTask(weights, 31, fresh=1)).models[1].true is None
-    with pytest.raises(InputError, match="transformer has none to change"):
+    with pytest.raises(InputError, match="transformer has no latent"):
         explorer.explore(pair, ComposedTask(weights, 31), ["true"])
 
 
@@ -201,7 +201,7 @@ def test_a_line_along_an_input(explorer: Explorer, runs: list[Path]) -> None:
 
 
 def test_what_is_met_for_the_first_time(explorer: Explorer, runs: list[Path]) -> None:
-    """It has to be loaded or compiled, and is met once."""
+    """A model that must be loaded or compiled is counted once."""
     explorer.explore([runs[0]], ComposedTask(WEIGHTS, 8))
     before = explorer.first_times
     explorer.explore([runs[0]], ComposedTask(WEIGHTS, 8, draw=3))
@@ -235,7 +235,7 @@ def test_compiling_ahead_ends(explorer: Explorer, runs: list[Path]) -> None:
 
 
 def test_the_keys_that_the_page_reads(explorer: Explorer, runs: list[Path]) -> None:
-    """Those of `static/explore.js` and `static/explore_plots.js`."""
+    """The answer has the keys that `static/explore.js` and `static/explore_plots.js` read."""
     answer = explorer.explore(runs, ComposedTask(WEIGHTS, 8))
     assert decode(encode(answer), Exploration) == answer
     found = plain(answer)
@@ -276,5 +276,5 @@ def test_bad_latents(explorer: Explorer, runs: list[Path]) -> None:
     for latents in ([(1.0,)], [(float("inf"),) * 6], [(1e9,) * 6]):
         with pytest.raises(InputError, match=r"^latent = "):
             explorer.explore([runs[1]], ComposedTask(WEIGHTS, 8), latents)
-    with pytest.raises(InputError, match="none to change"):
+    with pytest.raises(InputError, match="no latent that can be replaced"):
         explorer.explore([runs[0]], ComposedTask(WEIGHTS, 8), [(1.0,) * 6])

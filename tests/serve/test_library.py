@@ -1,4 +1,4 @@
-"""The library follows a directory that grows, shrinks, and holds files that are broken."""
+"""The library follows a directory that grows, shrinks, and contains broken files."""
 
 import errno
 import json
@@ -34,7 +34,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def shown(library: Library) -> dict[str, RunSummary]:
-    """The table after one more look, by name."""
+    """The table by name, after one refresh."""
     library.refresh()
     return {run.name: run for run in library.table()}
 
@@ -157,7 +157,7 @@ def test_whatever_is_in_a_file_the_others_are_shown(finished: Path, tmp_path: Pa
 @pytest.mark.parametrize("file", ["model.safetensors", "checkpoints", "lock"])
 @pytest.mark.parametrize("target", ["x" * 300, "/no/such/place", "."])
 def test_links_to_anywhere(finished: Path, tmp_path: Path, file: str, target: str) -> None:
-    """To a name that is too long, to a file that is not there, to itself: the run is shown without it."""
+    """Links to a name that is too long, to a missing file, to itself: the run is shown without that file."""
     for name in ("bad", "good"):
         shutil.copytree(finished, tmp_path / name)
         (tmp_path / name / "status.json").write_text(status("running", 1))
@@ -218,7 +218,7 @@ def test_difference(tmp_path: Path) -> None:
 
 
 def test_sweeps(tmp_path: Path, finished: Path) -> None:
-    """The best so far is the best configuration by the mean of what a sweep selects by, not the best single run."""
+    """The best so far is the configuration with the best mean selection score, not the best single run."""
     chosen = {"a-seed0": 0.5, "a-seed1": 0.7, "b-seed0": 0.9, "b-seed1": 0.1, "c-seed0": 0.95}
     for name, r2 in chosen.items():
         shutil.copytree(finished, tmp_path / "sweep" / name)
@@ -238,7 +238,9 @@ def test_sweeps(tmp_path: Path, finished: Path) -> None:
     selected.unlink()
     assert library.refresh() == (["sweep/a-seed0"], []), "the news tell when it appears and disappears"
     (tmp_path / "sweep" / "sweep.jsonl").write_text("{")
-    assert library.sweeps()[0].error.startswith("sweep = 'sweep': not a sweep's directory: sweep.jsonl cannot be read")
+    assert library.sweeps()[0].error.startswith(
+        "sweep = 'sweep': not the directory of a sweep: sweep.jsonl cannot be read"
+    )
 
 
 def test_seeds_of_one_configuration(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A link that takes the place of something below the directory that is served, after it was found: never followed."""
+"""A link that replaces something below the served directory, after it was found, is never followed."""
 
 import asyncio
 import json
@@ -57,7 +57,7 @@ def place(original: Path, tmp_path: Path) -> Path:
 
 
 def everything(library: Library) -> str:
-    """All that the server reads of the runs, except for what needs a model to be run."""
+    """Everything that the server reads from the runs, except what requires running a model."""
     archive._opened.clear()
     library.refresh()
     said = [encode(library.table()), encode(library.sweeps())]
@@ -80,7 +80,7 @@ def everything(library: Library) -> str:
 
 @pytest.mark.parametrize("linked", LINKED)
 def test_what_is_outside_can_be_told_from_what_is_inside(place: Path, linked: str) -> None:
-    """Without links: otherwise the tests below could not fail."""
+    """Without links, the two can be told apart; otherwise the tests below could not fail."""
     assert not is_foreign(everything(Library(place / "served")))
     exchange(place / "served" / linked, place / "outside" / linked)
     assert is_foreign(everything(Library(place / "served")))
@@ -114,7 +114,7 @@ def operations(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable]:
 
 @pytest.mark.parametrize("linked", LINKED)
 def test_a_link_at_every_instant(place: Path, operations: Callable, linked: str, torture: bool) -> None:
-    """The link takes its place before the first operation on the disk, before the second, …, before the last."""
+    """The link appears before the first disk operation, before the second, …, before the last."""
     served, link = place / "served", place / "link"
     link.symlink_to(place / "outside" / linked)
     everything(Library(served))  # once before they are counted: the first time, Python reads files of its own
@@ -135,7 +135,7 @@ def test_a_link_at_every_instant(place: Path, operations: Callable, linked: str,
 def test_a_model_at_every_instant(
     place: Path, operations: Callable, monkeypatch: pytest.MonkeyPatch, linked: str
 ) -> None:
-    """As the explorer loads it; the parameters themselves are not looked at."""
+    """Tested with the explorer's loading; the parameters themselves are not compared."""
     monkeypatch.setattr(load, "restore_state", lambda *_: SimpleNamespace(model=None))
     served, link = place / "served", place / "link"
     link.symlink_to(place / "outside" / linked)
@@ -157,7 +157,7 @@ def test_a_model_at_every_instant(
 
 @pytest.mark.parametrize("linked", LINKED)
 def test_a_link_between_two_looks(place: Path, linked: str) -> None:
-    """What was found before is asked for after: the same library goes on."""
+    """A run that was found before the exchange is requested after it, from the same library."""
     library, link = Library(place / "served"), place / "link"
     everything(library)
     link.symlink_to(place / "outside" / linked)
@@ -208,7 +208,7 @@ def test_nothing_above(place: Path, path: str) -> None:
 
 @pytest.mark.parametrize("linked", ["study", "study/run", "study/kept.zip"])
 def test_a_race(place: Path, linked: str, torture: bool) -> None:
-    """A thread exchanges the two as fast as it can, while all is read again and again."""
+    """A thread exchanges the two as fast as it can, while everything is read repeatedly."""
     served = place / "served"
     library, whole = Library(served), 0
     with swapping(served / linked, place / "outside" / linked):

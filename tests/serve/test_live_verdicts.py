@@ -55,7 +55,7 @@ def test_runs_that_cannot_be_read_are_left_out(run: Path, tmp_path: Path) -> Non
 
 
 def test_numbers_that_no_run_writes(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of the right types can still make the judgement fail: then the answer says so."""
+    """Rows of the right types can still make judging fail; then the answer says so."""
 
     def fail(study: object) -> object:
         raise ZeroDivisionError("no spread")
@@ -65,7 +65,7 @@ def test_numbers_that_no_run_writes(run: Path, tmp_path: Path, monkeypatch: pyte
 
 
 def test_the_keys_that_the_page_reads(run: Path) -> None:
-    """`static/claims.js` reads the verdicts even where there are none."""
+    """The answer has the keys that `static/claims.js` reads, also if there are no verdicts."""
     answer = plain(verdicts(run))
     assert set(answer) == {"verdicts"}
     assert set(answer["verdicts"][0]) == {"number", "claim", "state", "note", "parts"}
@@ -76,7 +76,7 @@ def test_the_keys_that_the_page_reads(run: Path) -> None:
 
 @pytest.mark.parametrize("busy", [False, True])
 def test_many_studies(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, busy: bool) -> None:
-    """Each is judged when it is first asked about; on a busy machine all of them together have a budget."""
+    """Each study is judged on the first request; on a busy machine they share one budget."""
     for study in "abcdefgh":
         shutil.copytree(run, tmp_path / study / "one")
     library = Library(tmp_path)

@@ -1,4 +1,4 @@
-"""The table of runs in a real browser, with no complaint in the console and no request elsewhere."""
+"""The table of runs in a real browser, with no errors in the console and no requests to other hosts."""
 
 import json
 import shutil
@@ -73,7 +73,7 @@ def test_a_run_that_appears_changes_and_goes(browser: Browser, server: Address, 
 
 
 def test_a_link_in_a_page_that_is_open(browser: Browser, server: Address, place: Path) -> None:
-    """The page follows it, and does not overwrite it; a visitor who explores a run that goes keeps what was shown."""
+    """The page follows the link, and does not overwrite it. If an explored run is removed, its results stay visible."""
     browser.open(f"{server.url}/#runs", ready="runs", patience=LOADING)
     copy_demo_run("quick/hypertransformer-connected+-seed0", place / "goes")
     browser.wait_for("document.getElementById('table').textContent.includes('goes')")
@@ -89,7 +89,7 @@ def test_a_link_in_a_page_that_is_open(browser: Browser, server: Address, place:
     assert browser.evaluate("document.querySelectorAll('#weights input').length") == 2
     before = browser.evaluate(summary)
     shutil.rmtree(place / "goes")
-    browser.wait_for("document.getElementById('trouble').textContent.includes('goes: no longer here')")
+    browser.wait_for("document.getElementById('trouble').textContent.includes('goes: removed')")
     assert browser.evaluate("document.getElementById('run0').value") == "goes"
     assert browser.evaluate(summary) == before
     browser.evaluate(f"location.hash = '#explore&{link.replace('0.5', '1').replace('goes', 'never')}'")
@@ -100,7 +100,7 @@ def test_a_link_in_a_page_that_is_open(browser: Browser, server: Address, place:
 
 
 def test_hostile_words_in_every_place(browser: Browser, server: Address, place: Path) -> None:
-    """The difference between two runs, a sweep, a line's name, the data that are saved."""
+    """In the difference between two runs, in a sweep, in the name of a line, and in the saved data."""
     (evil,) = [path.name for path in place.iterdir() if path.name.startswith("evil")]
     link = urlencode([("run", evil), ("run", "demo/transformer-connected+-seed0"), ("each", "1")])
     browser.open(f"{server.url}/#runs&{link}", ready="runs", patience=LOADING)
@@ -116,7 +116,7 @@ def test_hostile_words_in_every_place(browser: Browser, server: Address, place: 
 
 
 def test_lines_that_look_alike_and_lines_out_of_sight(browser: Browser, tmp_path: Path) -> None:
-    """Learning rates of one model and support, one of which fell: told apart, and told of. No name is a formula."""
+    """Lines of one model and support get symbols; a line below the plot is mentioned. No name becomes a formula."""
     for i, name in enumerate(("=1+1", "rate", "fell")):
         path = tmp_path / name
         copy_demo_run("quick/transformer-connected+-seed0", path)
@@ -145,7 +145,7 @@ def test_lines_that_look_alike_and_lines_out_of_sight(browser: Browser, tmp_path
 
 
 def test_seeds_have_a_mean_and_an_interval(browser: Browser, tmp_path: Path) -> None:
-    """Of three of them; and the axis begins where the curves are, not at 0."""
+    """Three seeds are averaged; the axis starts where the curves are, not at 0."""
     for seed in range(3):
         path = tmp_path / f"run-seed{seed}"
         copy_demo_run("quick/transformer-connected+-seed0", path)
@@ -179,7 +179,7 @@ def test_seeds_have_a_mean_and_an_interval(browser: Browser, tmp_path: Path) -> 
 
 
 def test_a_link_on_another_page(browser: Browser, server: Address) -> None:
-    """In a mail, say: it opens the view that it names."""
+    """A link in an e-mail, for example, opens the view that it names."""
     page = f'data:text/html,<html data-ready="yes"><a href="{server.url}/%23runs%26q=discon">a link</a>'
     browser.open(page)
     browser.evaluate("document.querySelector('a').click()")
@@ -188,7 +188,7 @@ def test_a_link_on_another_page(browser: Browser, server: Address) -> None:
 
 
 def test_a_page_that_was_there_before_the_runs(browser: Browser, tmp_path: Path) -> None:
-    """They are selected as they come, and judged; until somebody selects otherwise."""
+    """Runs are selected and judged as they appear, until the user selects others."""
     with serving(tmp_path) as server:
         browser.open(f"{server.url}/#runs", ready="runs", patience=LOADING)
         browser.wait_for("document.getElementById('live').textContent === 'live'")
@@ -212,7 +212,7 @@ def test_runs_on_a_phone(browser: Browser, server: Address) -> None:
 
 
 def test_names_for_those_who_do_not_see(browser: Browser, server: Address) -> None:
-    """Every control that can be reached has a name."""
+    """Every control that can be reached has a name for screen readers."""
     for view in ("runs", "explore"):
         browser.open(f"{server.url}/#{view}", ready=view, patience=LOADING)
         tree = browser.call("Accessibility.getFullAXTree")["nodes"]

@@ -1,4 +1,4 @@
-"""No byte from outside the runs that were found, nothing for a foreign page, nothing that changes anything."""
+"""The server reveals nothing outside the runs it found, answers no foreign page, and changes nothing."""
 
 import asyncio
 import os
@@ -31,7 +31,7 @@ PARAMETERS = ("run", "one", "other", "study", "since", "weights", "length", "dra
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run in the directory that is served; a secret, and another run, outside it."""
+    """A run in the served directory; a secret and another run outside it."""
     place = tmp_path_factory.mktemp("place")
     finish(place / "runs" / "one")
     (place / "secret.txt").write_bytes(SECRET)
@@ -94,7 +94,7 @@ def test_nothing_from_outside(server: Address, place: Path) -> None:
 
 
 def test_nothing_from_outside_in_the_news(server: Address, place: Path) -> None:
-    """The one route that never ends: what it says first."""
+    """The first event of the route that never ends."""
     for payload in traversals(place):
         for name in ("since", "run", "study"):
             path = f"/api/events?{name}={payload}".replace(" ", "%20")
@@ -120,12 +120,12 @@ def test_symlinks_are_not_followed(server: Address) -> None:
 
 
 def test_an_archive_leads_nowhere_else(server: Address, place: Path) -> None:
-    """Its members have names of paths outside. They are no runs, under any name."""
+    """Members whose names are paths outside are not shown as runs, under any name."""
     assert {run["name"] for run in server.get("/api/runs").json()["runs"]} == {"one", "two"}
     for name in ("outside", "../outside", "a/../../outside", str(place / "outside"), "hostile.zip/../outside"):
         answer = server.get(f"/api/models?run={quote(name)}")
         assert answer.status == 400
-        assert "no such run here" in answer.json()["error"]
+        assert "there is no such run" in answer.json()["error"]
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -202,7 +202,7 @@ def test_a_server_that_fails_says_so_with_the_headers(place: Path) -> None:
 
 
 def test_only_this_machine(server: Address) -> None:
-    """The address it listens at, as the system tells it."""
+    """The address at which it listens, according to the system."""
     table = Path("/proc/net/tcp").read_text() if Path("/proc/net/tcp").exists() else ""
     here = [line.split()[1] for line in table.splitlines()[1:] if line.split()[3] == "0A"]
     found = [address for address in here if int(address.split(":")[1], 16) == server.port]

@@ -1,4 +1,4 @@
-"""A storm of questions beside a training run: the processor time that the server uses is measured, and bounded."""
+"""Many requests during a training run: the processor time of the server is measured, and must be bounded."""
 
 import os
 import statistics
@@ -59,13 +59,13 @@ sys.stdin.read()
 
 
 def storm(port: int) -> subprocess.Popen:
-    """Sixteen clients that ask as fast as they are answered, and eight that watch, in a process that gives way."""
+    """Sixteen clients that ask as fast as they are answered, and eight that watch, in a low-priority process."""
     command = [sys.executable, "-c", STORM, str(port), *RUNS]
     return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
 
 
 def processor_time(process: int) -> float:
-    """Seconds that a process and its children have had."""
+    """Processor seconds that a process and its children have used."""
     found = 0.0
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # it has ended
@@ -77,10 +77,10 @@ def processor_time(process: int) -> float:
 
 @pytest.mark.slow
 def test_a_storm_beside_a_training(tmp_path: Path) -> None:
-    """Turns of a training run with and without a storm, one after the other. Their speed is printed; the part of the
-    cores that the server and its models used is bounded.
+    """Training with and without many requests, in turns. The speeds are printed; the share of the cores that the server
+    and its models use must be bounded.
 
-    RECOMBINE_STORM_TURNS and RECOMBINE_STORM_STEPS make them more, and longer.
+    RECOMBINE_STORM_TURNS and RECOMBINE_STORM_STEPS set the number and the length of the turns.
     """
     turns, steps = (int(os.environ.get(f"RECOMBINE_STORM_{name}", few)) for name, few in (("TURNS", 3), ("STEPS", 60)))
     for name in RUNS:

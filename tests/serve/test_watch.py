@@ -1,4 +1,4 @@
-"""Every client gets all news in order, also after it was away, while the server's memory stays the same."""
+"""Every client gets all events in order, also after a disconnection, and the server's memory does not grow."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ CLIENTS = 50
 
 
 class Client(threading.Thread):
-    """Follows the news as a browser does, and keeps the table that they make."""
+    """Follows the events as a browser does, and keeps the resulting table."""
 
     def __init__(self, server: Address, start: dict):
         super().__init__(daemon=True)
@@ -63,7 +63,7 @@ class Client(threading.Thread):
 
 
 def rows(path: Path) -> Iterator[bytes]:
-    """More and more rows, as training would write them."""
+    """An endless series of rows, as training would write them."""
     row = json.loads(path.read_text().splitlines()[-1])
     while True:
         row["step"] += 1
@@ -71,7 +71,7 @@ def rows(path: Path) -> Iterator[bytes]:
 
 
 def memory(process: int) -> int:
-    """Of a process, in kilobytes."""
+    """The memory of a process, in kilobytes."""
     return next(
         int(line.split()[1])
         for line in Path(f"/proc/{process}/status").read_text().splitlines()
@@ -80,7 +80,7 @@ def memory(process: int) -> int:
 
 
 def watched(place: Path, seconds: float, runs: int = 20) -> list[int]:
-    """Fifty clients, and runs that grow, half a row at a time, come and go. What the server's memory was, meanwhile."""
+    """Fifty clients watch runs that grow by half a row at a time, appear and disappear. Returns the server's memory."""
     for i in range(runs):
         copy_demo_run("quick/hypertransformer-connected+-seed0", place / f"run{i}")
     with serving(place) as server:
@@ -140,7 +140,7 @@ def test_fifty_clients_for_two_minutes(tmp_path: Path) -> None:
 
 
 class Directory(Library):
-    """A library in which something is always gone."""
+    """A library in which a run is always missing."""
 
     def refresh(self) -> Changes:
         return Changes([], ["something"])
@@ -192,7 +192,7 @@ def test_the_news_that_are_kept_are_bounded(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_nobody_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody watches: then the server does not look. While somebody watches, it looks again and again."""
+    """With no client connected, the server does not look at the directory; with one, it looks repeatedly."""
     monkeypatch.setattr(watch, "SECONDS_BETWEEN_LOOKS", 0.001)
     monkeypatch.setattr(watch, "PACE", 0.0)
 

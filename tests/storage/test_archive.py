@@ -1,4 +1,4 @@
-"""Runs in an archive are read in place, as if they were in a directory; and a hostile archive does no harm."""
+"""Runs in an archive are read in place like those in a directory, and a hostile archive does no harm."""
 
 import dataclasses
 import json
@@ -19,7 +19,7 @@ from tests.reliability.small_run import finish, small_config
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two runs that were examined, in `runs/`, and in `runs.zip` with their parameters."""
+    """Two examined runs, in `runs/`, and in `runs.zip` with their parameters."""
     place = tmp_path_factory.mktemp("place")
     for seed in (0, 1):
         finish(place / "runs" / f"seed{seed}", small_config(seed=seed))
@@ -39,7 +39,7 @@ def test_the_same_study(place: Path) -> None:
 
 
 def test_the_same_examination(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With the parameters in the archive, which are those of the checkpoint."""
+    """The parameters in the archive are those of the checkpoint."""
     capsys.readouterr()
     shown = []
     for run in (place / "runs" / "seed1", place / "runs.zip" / "seed1"):
@@ -78,7 +78,7 @@ def test_it_is_read_by_any_program(place: Path) -> None:
 
 
 def test_nothing_longer_than_allowed_is_unpacked(tmp_path: Path) -> None:
-    """Nor more than its header says, whatever the header says."""
+    """Nor is more unpacked than the header of the member says, even if the header is wrong."""
     path = tmp_path / "bomb.zip"
     write_archive(path, {"run/config.toml": b"x" * 10_000_000})
     archive = open_archive(path)

@@ -1,4 +1,4 @@
-"""Every number that is shown of a run is as it was measured, or is refused in one line, or measured again."""
+"""Every shown number of a run is as measured; otherwise it is refused in one line, or measured again."""
 
 import json
 import re
@@ -184,7 +184,7 @@ def test_a_selection_that_was_edited_is_refused(run: Path) -> None:
 
 
 def test_scores_are_measured_again_if_the_code_gives_others(run: Path) -> None:
-    """Whatever the digests say: the parameters have another score now than the one that is stored."""
+    """Even if the digests agree: the parameters give another score than the stored one."""
     trained, stored = load_model(run), read_run(open_run(run))
     assert stored.last is not None
     assert agree(stored.last.in_dist.r2, in_dist_r2(trained))
@@ -207,7 +207,7 @@ def _doubled(model):
 
 
 def test_a_run_that_nobody_touched_needs_no_note(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A custom model's neither: its references do not depend on its code."""
+    """The same holds for a custom model: the references do not depend on its code."""
     assert read_run(open_run(run)).notes == ()
     monkeypatch.chdir(tmp_path)
     (tmp_path / "noteless_model.py").write_text(

@@ -1,4 +1,4 @@
-"""The references' scores beside the runs: computed once, and completed where some are missing."""
+"""The stored scores of the references: computed once, and completed if some are missing."""
 
 import json
 from dataclasses import replace
@@ -19,7 +19,7 @@ def config() -> Config:
 
 
 def test_what_is_missing_is_added(tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it would have been, and the rest is left as it is."""
+    """The missing scores are computed, and the others are kept."""
     assert stored.missing_references(tmp_path, config) == list(REFERENCE_NAMES)
     scores = stored.store_references(tmp_path, config)
     assert tuple(scores) == REFERENCE_NAMES

@@ -1,4 +1,4 @@
-"""What several processes may write: not cut off by a signal, and cleaned up after a kill."""
+"""Files that several processes may write: no signal interrupts a write, and kills are cleaned up."""
 
 import os
 from pathlib import Path
@@ -18,7 +18,7 @@ from tests.reliability.small_run import small_config
 
 
 def leave(path: Path, age: float) -> Path:
-    """What a process that was killed this many seconds ago left of a file."""
+    """Create the temporary file of a process that was killed this many seconds ago."""
     path.parent.mkdir(parents=True, exist_ok=True)
     left = path.with_name(f".{path.name}.{round(age):08d}.new")
     left.write_text("{")
@@ -29,7 +29,7 @@ def leave(path: Path, age: float) -> Path:
 
 @pytest.mark.parametrize("name", ["scorecard.json", "selection.json"])
 def test_a_run_that_resumes_is_cleaned_up(tmp_path: Path, name: str) -> None:
-    """What somebody may still be writing stays."""
+    """A file that another process may still be writing is kept."""
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "lock").touch()
     old, new = leave(tmp_path / "run" / name, 3600), leave(tmp_path / "run" / name, 0)
@@ -54,7 +54,7 @@ def test_references_are_cleaned_up(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_no_signal_ends_a_job_while_it_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it trains or measures may be ended at once."""
+    """Training and measuring may be ended at once."""
     stop, written = StopSignal(), []
 
     def replace_file(path: Path, data: bytes) -> None:

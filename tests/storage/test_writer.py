@@ -1,4 +1,4 @@
-"""The run directory: what is in it, readable without Recombine; and where no run can live."""
+"""The run directory: its files are readable without Recombine, and unsuitable directories are refused."""
 
 import json
 import math
@@ -58,7 +58,7 @@ def test_its_files(done: Path) -> None:
 
 
 def test_its_metrics(done: Path) -> None:
-    """The rows' scores are those of the plain model in the checkpoint, and their losses those of the steps between."""
+    """The scores are those of the plain model in the checkpoint, and the losses those of the steps in between."""
     found = rows(done, "metrics.jsonl")
     assert [row["step"] for row in found] == [0, 4, 8, 12]
     config = small_config()
@@ -148,7 +148,7 @@ def test_divergence_keeps_the_last_finite_checkpoint(tmp_path: Path) -> None:
 def test_a_score_that_is_not_finite_ends_the_run_and_leaves_it_readable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """JSON has no NaN. A row with null in the place of a score could not be read, and the whole run not with it."""
+    """JSON has no NaN, and a row with null in place of a score would make the whole run unreadable."""
 
     def broken(*arguments: Any) -> Iterator[tuple[str, Any]]:
         for name, part in measure_parts(*arguments):
@@ -167,7 +167,7 @@ def test_a_score_that_is_not_finite_ends_the_run_and_leaves_it_readable(
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_nothing_is_sealed_that_could_not_be_read(value: float) -> None:
-    """None takes the place of such a number where a record has room for it."""
+    """A number that is not finite becomes None if the field allows it, and otherwise an error."""
     one = Score(0.5, 0.5, value, 0.1)
     scores = SelectionScores(in_dist=one)
     assert unseal(seal(Selection(1, 4, scores, scores), ""), Selection).value.select.in_dist == Score(

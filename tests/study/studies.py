@@ -1,4 +1,4 @@
-"""Synthetic studies with known numbers: what a report is made of, without training anything."""
+"""Synthetic studies with known numbers, to test reports without training."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -185,7 +185,7 @@ def make_run(
 
 
 def whole_study(models: Sequence[str] = ("transformer", "hypertransformer"), seeds: int = 3) -> Study:
-    """What `reproduce` leaves: models × supports × seeds, all done."""
+    """A complete study like that of `reproduce`: models × supports × seeds, all done."""
     return Study(
         tuple(
             make_run(m, s, i) for m in models for s in ("connected+", "connected", "disconnected") for i in range(seeds)
@@ -209,7 +209,7 @@ HOSTILE = "</script><script>document.title='owned'</script>\"'&🦜\u2028{x}"
 
 
 def hostile_study() -> Study:
-    """Names that would be code, if anything forgot to escape them."""
+    """A study with names that would be executed as code if they were not escaped."""
     return Study(
         tuple(
             make_run(model, f"s{HOSTILE}", i, path=f"runs/{HOSTILE[:9]}-{i}")

@@ -1,4 +1,4 @@
-"""BatchOutput run directories: what is there, what is unfinished, and what does not belong together."""
+"""Collecting run directories: finished and unfinished runs, and runs that are not comparable."""
 
 import json
 import shutil
@@ -79,7 +79,7 @@ def test_other_settings_are_not_other_seeds(tmp_path: Path) -> None:
         kind = "transformer" if name == "c" else "hypertransformer"
         support = {"name": "mine", "masks": masks}
         finish(tmp_path / name, small_config(task={"support": support}, model={"kind": kind}, seed=2), stop_at=0)
-    with pytest.raises(InputError, match="both call their support mine; it is not the same"):
+    with pytest.raises(InputError, match="have different supports of the same name, mine"):
         collect([tmp_path])
 
 

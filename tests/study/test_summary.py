@@ -1,4 +1,4 @@
-"""Means over seeds in tables: of all the seeds, at steps that are told, or none."""
+"""Means over seeds in tables: over all seeds or none, with the steps at which they were measured."""
 
 from dataclasses import replace
 from statistics import fmean
@@ -26,7 +26,7 @@ def diverged(run: StoredRun, value: float) -> StoredRun:
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 def test_a_seed_that_is_not_finite_is_not_left_out_of_a_mean(value: float) -> None:
-    """The mean of the others would flatter the model: there is none, and other splits keep theirs."""
+    """There is no mean, because the mean of the others would flatter the model; other splits keep theirs."""
     runs = seeds()
     runs[1] = diverged(runs[1], value)
     in_dist, ood = model_scores(runs, "transformer", ("in_dist", "ood"))

@@ -208,7 +208,7 @@ def test_seeds_are_paired() -> None:
 
 @pytest.mark.parametrize("ridge", [0.995, 0.999])
 def test_without_room_between_ridge_and_the_oracle_nothing_is_judged_by_it(ridge: float) -> None:
-    """A score between the two has no meaning where the oracle is not above: the claim says what is missing."""
+    """A relative score has no meaning if the oracle is not above ridge; the verdict says so."""
     study = Study(tuple(with_reference(run, "ridge", "in_dist", ridge) for run in whole_study().runs))
     claims = {verdict.number: verdict for verdict in judge(study)}
     assert claims[1].state == "not enough data"
@@ -218,7 +218,7 @@ def test_without_room_between_ridge_and_the_oracle_nothing_is_judged_by_it(ridge
 
 @pytest.mark.parametrize("state", ["running", "interrupted", "failed"])
 def test_a_run_is_finished_by_its_last_row(state: RunState) -> None:
-    """And by nothing else: a process that was killed before it wrote `done` has measured all, and is judged."""
+    """Only the last row counts: a run that was killed before it wrote `done` has been measured, and is judged."""
     run = make_run("transformer", "connected+", 0)
     done = dataclasses.replace(run, status=Status(state, 100, 5000))
     half = dataclasses.replace(make_run("transformer", "connected+", 0, done=0.5), status=Status("done", 5000, 5000))

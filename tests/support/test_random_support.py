@@ -14,7 +14,7 @@ from recombine.support.random_support import design_support
 def test_a_design_is_what_was_asked_for(
     num_modules: int, k: int, size: int, connected: bool, seed: int, grown: bool
 ) -> None:
-    """By rejection, and (grown) by construction alone."""
+    """Both when drawn by rejection, and when grown."""
     tries, random_support.REJECTION_TRIES = random_support.REJECTION_TRIES, 0 if grown else 50
     try:
         support = design_support(num_modules, k, size, connected, seed)
@@ -30,7 +30,7 @@ def test_a_design_is_what_was_asked_for(
 
 
 def exists(num_modules: int, k: int, size: int, connected: bool) -> bool:
-    """By brute force over all sets of masks."""
+    """Whether such a support exists, by brute force over all sets of masks."""
     from itertools import combinations
 
     from recombine.support.masks import components, k_hot_masks

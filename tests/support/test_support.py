@@ -18,10 +18,10 @@ from recombine.support.support import Support, make_support
         (["110", "01"], None, r"support.masks\[1\] = '01': has 2 modules where the first mask has 3"),
         (["110", "000"], None, r"support.masks\[1\] = '000': a mask needs at least one active module"),
         (["110", "012"], None, r"support.masks\[1\] = '012': a mask is made of zeros and ones"),
-        (["110", "011", "110"], None, r"support.masks\[2\] = '110': this mask is there twice"),
+        (["110", "011", "110"], None, r"support.masks\[2\] = '110': this mask is repeated"),
         (["110", "100"], None, "no mask covers module 3"),
         (["110", "011"], ["110"], "support.held_out = '110': this mask is trained on"),
-        (["110", "011"], ["101", "101"], r"support.held_out\[1\] = '101': this mask is there twice"),
+        (["110", "011"], ["101", "101"], r"support.held_out\[1\] = '101': this mask is repeated"),
         (["110", "011"], ["1010"], "has 4 modules"),
         (["110", "011"], ["000"], "at least one active module"),
         (["1" * 10 + "0" * 20, "0" * 10 + "1" * 20], None, "name the held-out masks yourself"),
@@ -35,7 +35,7 @@ def test_bad_supports(masks: list[str], held_out: list[str] | None, message: str
 def test_the_paper_s_names_are_of_its_masks(tmp_path: Path) -> None:
     (tmp_path / "connected+.txt").write_text("110\n011\n")
     for mine in (str(tmp_path / "connected+.txt"), {"name": "connected", "masks": ["110", "011"]}):
-        with pytest.raises(InputError, match="is the paper's, of other masks; give yours another name"):
+        with pytest.raises(InputError, match="a support of the paper has this name and other masks; use another name"):
             parse_support(mine)
     masks = parse_support("connected").masks
     assert parse_support({"name": "connected", "masks": masks[::-1]}).masks == masks[::-1]

@@ -1,4 +1,4 @@
-"""Scores and verdicts as Markdown: the runs' numbers, in tables that no name can break."""
+"""Scores and verdicts as Markdown tables, which no name can break."""
 
 import re
 from pathlib import Path

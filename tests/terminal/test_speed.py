@@ -1,4 +1,4 @@
-"""Rates of the last minute, without the compiling before the first step; and the display of many jobs."""
+"""Rates over the last minute, without the compilation before the first step; and the display of many jobs."""
 
 from io import StringIO
 
@@ -78,7 +78,7 @@ def test_failures_and_the_best_so_far(capsys: pytest.CaptureFixture[str], monkey
 
 
 def test_on_a_narrow_terminal_nothing_is_cut() -> None:
-    """Names that differ at their end, and may have brackets in them."""
+    """Tested with names that differ only at the end, and contain brackets."""
     names = [f"hypertransformer-embed_dim=64,num_layers=2,latent_dim=12[bold]-seed{i}" for i in range(2)]
     display = JobsDisplay(dict.fromkeys(names, 10), workers=2)
     display.console = Console(file=StringIO(), force_terminal=True, width=60, height=40, color_system=None)

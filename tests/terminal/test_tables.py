@@ -37,7 +37,7 @@ def test_names_are_not_markup(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_references_count_once_for_a_seed() -> None:
-    """Though one seed has both models, and the other one of them."""
+    """One seed has both models, the other only one of them."""
     runs = [make_run("transformer", "connected+", 0), make_run("hypertransformer", "connected+", 0)]
     runs.append(make_run("transformer", "connected+", 1))
     ridge = [0.5, 0.5, 0.8]

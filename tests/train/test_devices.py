@@ -1,4 +1,4 @@
-"""The batch shared among several devices: the same training."""
+"""Sharing the batch among several devices gives the same training."""
 
 import json
 import subprocess
@@ -28,7 +28,7 @@ DEVICES = [("transformer", (1, 4, 4)), pytest.param("hypertransformer", (1, 2), 
 
 @pytest.mark.parametrize(("kind", "numbers"), DEVICES)
 def test_the_same_training_on_more_devices(tmp_path: Path, kind: str, numbers: tuple[int, ...]) -> None:
-    """To rounding as on one device; and the same bits every time."""
+    """The result agrees with one device up to rounding, and has the same bits every time."""
     states: dict[int, dict] = {}
     for i, devices in enumerate(numbers):
         ended = train(tmp_path / f"{i}", kind, "--devices", str(devices))

@@ -1,4 +1,4 @@
-"""The count by hand is XLA's own, to what the count leaves out."""
+"""The count of operations agrees with XLA's own, up to the operations that it leaves out."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 
 def xla_flops(config: Config) -> tuple[float, float]:
-    """Of the loss of one batch, and of its gradient, as XLA counts the program that it made."""
+    """XLA's count of operations, for the loss of one batch and for its gradient."""
     key, masks = jax.random.key(0), mask_rows(config.task.support.masks).rows
     size = (config.task.episode_length, config.optimizer.batch_size)
     arrays, rest = eqx.partition(eqx.filter_eval_shape(init_state, config).model, lambda leaf: hasattr(leaf, "shape"))
@@ -46,7 +46,7 @@ def test_against_xla(kind: ModelKind, layers: int, length: int) -> None:
 
 
 def test_the_batch_is_counted_once_for_each_episode() -> None:
-    """Twice the batch is twice the work, but for what is done to the weights alone."""
+    """Doubling the batch doubles the work, except for products of weights with weights."""
     config = preset_config("paper", "transformer")
     twice = override(config, {"optimizer": {"batch_size": 256}})
     assert forward_flops(twice) == pytest.approx(2 * forward_flops(config), rel=0.01)

@@ -26,7 +26,7 @@ def test_warm_up_and_end() -> None:
 
 
 def test_three_steps_by_hand() -> None:
-    """With another gradient each time: the first and the last are clipped, the second is not."""
+    """Three different gradients: the first and the last are clipped, the second is not."""
     config = OptimizerConfig(num_steps=10, learning_rate=0.01, weight_decay=0.1, clip_norm=1.0)
     optimizer = make_optimizer(config)
     parameters = build_model(preset_config("smoke", "transformer"), key=jax.random.key(0)).readout

@@ -37,7 +37,7 @@ def test_golden_losses(kind) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_same_config_same_bits(kind) -> None:
-    """However the steps are cut into dispatches."""
+    """The bits do not depend on how the steps are cut into dispatches."""
     config = preset_config("smoke", kind)
     tasks = config_tasks(config)
     runs = [list(train(config, tasks, init_state(config), 0, every)) for every in (20, 20, 8, 1)]
@@ -62,7 +62,7 @@ def test_going_on_from_a_state(kind) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_seeds_in_one_program(kind) -> None:
-    """`vmap` over seeds: each ends where it ends alone."""
+    """With `vmap` over seeds, each seed ends as it does alone."""
     config = override(preset_config("smoke", kind), {"optimizer": {"num_steps": 12}})
     configs = [override(config, {"seed": seed}) for seed in (0, 1, 2)]
     alone = [list(train(c, config_tasks(c), init_state(c), 0, 12))[-1].state for c in configs]
@@ -80,7 +80,7 @@ def test_many_seeds_in_one_program(kind) -> None:
 
 
 def test_one_program_for_all_seeds() -> None:
-    """Seeds, the teacher's seed, the support and what is measured are not compiled in."""
+    """The compiled program does not depend on seeds, the support or the measurements."""
     config = preset_config("smoke", "transformer")
     others = [override(config, {"seed": 3, "teacher_seed": 4}), override(config, {"measure": {"episodes": 7}})]
     others.append(override(config, {"task": {"support": "disconnected"}}))
@@ -182,7 +182,7 @@ def test_divergence_stops_before_the_update() -> None:
 
 
 def test_a_gradient_that_is_not_finite_is_not_applied() -> None:
-    """A loss near the largest float32 is finite, and the norm of its gradient is not."""
+    """A loss near the largest float32 is finite, but the norm of its gradient is not."""
     config = preset_config("smoke", "transformer")
     huge = eqx.tree_at(lambda s: s.model.readout.bias, init_state(config), jnp.full(1, 4e18))
     result = one_step(config, huge)

@@ -1,1 +1,1 @@
-"""The benchmark: speed and memory of a training step, ours and the peers'."""
+"""The benchmark: speed and memory of our training step, compared with other libraries (the peers)."""

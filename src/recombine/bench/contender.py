@@ -23,7 +23,7 @@ LEAST_FLOPS = 5e9  # in a step of JAX's products: with fewer, the call would be 
 
 
 def enter(name: str, config: Config, threads: int, entered_as: str | None = None) -> Contestant:
-    """The entry of a contender that trains this configuration, with so many threads in all."""
+    """The entry of a contender that trains this configuration, with this total number of threads."""
     entered_as = entered_as or name
     if name in PEERS:
         setting = PeerSetting.from_config(config)

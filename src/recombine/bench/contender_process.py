@@ -1,4 +1,4 @@
-"""The process of a contender, as the benchmark starts, asks and ends it."""
+"""Starts, controls and ends the process of a contender."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ from recombine.bench.setting import Setting
 from recombine.record.codec import decode, encode
 from recombine.run.python_process import python_command
 
-# Generous: torch.compile alone may take minutes on a busy machine, and one of its turns a tenth of this at most.
+# Generous: torch.compile alone may take minutes on a busy machine. A turn takes at most a tenth of this.
 SECONDS_TO_START = 900.0
 SECONDS_TO_ANSWER = 900.0
 
@@ -40,9 +40,9 @@ class Contestant:
     """The module that makes its stepper."""
     setting: Setting
     environment: Mapping[str, str] = field(default_factory=dict)
-    """The variables of its processes, besides those of this one."""
+    """Environment variables of its processes, in addition to those of this process."""
     processes: int = 1
-    """How many processes it has side by side, each with the same setting."""
+    """The number of processes that run side by side, each with the same setting."""
 
 
 class ContenderProcess:
@@ -86,7 +86,7 @@ class ContenderProcess:
         return self._receive(Ready, seconds)
 
     def begin_turn(self, steps: int) -> None:
-        """Ask for so many steps, and return at once."""
+        """Ask for this many steps, and return at once."""
         self._send(str(steps))
 
     def end_turn(self, seconds: float) -> Turn:

@@ -43,12 +43,12 @@ class MeasuredContender(Measured, frozen=True, kw_only=True, omit_defaults=True,
 
     episodes_per_second: Spread
     times_plain: float | UnsetType | None = UNSET
-    """How many times as fast as `plain`; for contenders that do one run on all threads, as the next one."""
+    """How many times as fast as `plain`. Like the next field, only for contenders that do one run on all threads."""
     times_fastest_peer: float | UnsetType | None = UNSET
     times_peers: dict[str, float] | None = None
     """How many times as fast as each peer; for our contenders that do one run on all threads."""
     processes: int | None = None
-    """For the contender of several processes, as the next one."""
+    """The number of processes. Like the next field, only for the contender that has several."""
     times_one_process: float | UnsetType | None = UNSET
     fraction_of_limit: float | None = None
     """For contenders that do the arithmetic of the fast path on all threads."""
@@ -89,7 +89,7 @@ class Limits(Record, frozen=True, omit_defaults=True):
     """How fast the machine multiplies matrices."""
 
     name: str | None
-    """The fastest, which is the limit; None where none was measured."""
+    """The name of the fastest library, which sets the limit. None if none was measured."""
     numpy_matmul: LimitOutcome | None = None
     jax_matmul: LimitOutcome | None = None
 
@@ -166,6 +166,6 @@ class Benchmark(Record, frozen=True, kw_only=True):
     threads: int
     comparisons: tuple[Comparison, ...]
     scaling: tuple[Scaling, ...] | None
-    """None where it was not asked for, as the next one."""
+    """None if not requested. The same holds for the next field."""
     cold_starts: tuple[ColdStart, ...] | None
     environment: Start

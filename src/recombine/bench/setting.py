@@ -9,7 +9,7 @@ from recombine.errors import InputError
 from recombine.record.codec import Record
 
 Stepper = Callable[[int], float]
-"""Runs that many full training steps, at least one, and returns the last loss. When it returns, all is computed."""
+"""Runs a given number of training steps (at least one) to completion, and returns the last loss."""
 
 
 class MissingRequirement(RuntimeError):
@@ -72,7 +72,7 @@ class PeerSetting(Record, frozen=True, kw_only=True, tag=True):
             main_hidden_dim=model.hidden_dim if hyper else 0,
             batch_size=optimizer.batch_size,
             learning_rate=optimizer.learning_rate,
-            weight_decay=optimizer.weight_decay or 0.0,  # a Config has filled it in
+            weight_decay=optimizer.weight_decay or 0.0,  # never None here: a Config fills it in
             clip_norm=optimizer.clip_norm,
             num_steps=optimizer.num_steps,
             seed=config.seed,

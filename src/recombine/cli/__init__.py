@@ -1,4 +1,4 @@
-"""The commands.
+"""The commands of `recombine`.
 
-JAX takes seconds to import, so nothing here imports it before the arguments have been found good.
+JAX takes seconds to import, so it is imported only after the arguments have been checked.
 """

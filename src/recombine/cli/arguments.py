@@ -1,4 +1,4 @@
-"""Arguments that several commands share, with their help; among them, where jobs are executed."""
+"""Arguments that several commands share, such as where to execute jobs."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,39 +23,38 @@ OptionalPath = Annotated[Path | None, tyro.conf.arg(metavar="PATH")]
 
 @dataclass(frozen=True)
 class Executor:
-    """Where the runs are executed."""
+    """Where to execute the runs."""
 
     executor: Literal["local", "ray", "slurm"] = "local"
     """On this machine, as tasks of a Ray cluster, or as jobs of a SLURM cluster."""
     workers: OptionalInt = None
-    """Runs at a time, each in a process of its own; where it is not given, one per core, or as many as a cluster has
-    room for."""
+    """Number of runs at a time, each in its own process. Default: one per core, or as many as the cluster allows."""
     vmap: int = 1
     """Train up to this many same-shape runs (seeds, for instance) in one vmapped program. For GPUs."""
     retries: int = 2
-    """How often a run that failed, or whose worker was killed, is tried again."""
+    """How many times to retry a run that failed, or whose worker was killed."""
     address: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
-    """Of an existing Ray cluster, or auto; without it, Ray is started on this machine."""
+    """Address of an existing Ray cluster, or auto. Default: start Ray on this machine."""
     slurm: Annotated[tuple[str, ...], tyro.conf.arg(metavar="OPTION=VALUE ...")] = ()
     """Options of sbatch by their long names, such as partition=cpu, time=120 (minutes) or mem=4G."""
 
     def check(self, out: Path) -> None:
-        """Refuse, before anything is written, what does not go together, or is not there."""
+        """Refuse contradictory options and clusters that cannot be reached, before anything is written."""
         if self.workers is not None:
             check_size("workers", self.workers, most=100_000)
         check_size("retries", self.retries, least=0, most=1000)
         check_size("vmap", self.vmap, most=4096)
         if self.vmap > 1 and self.executor == "ray":
-            raise InputError("vmap", self.vmap, "with --executor local or slurm; on Ray each run is a task")
+            raise InputError("vmap", self.vmap, "only with --executor local or slurm; on Ray each run is a task")
         if self.address is not None and self.executor != "ray":
-            raise InputError("address", self.address, "is a Ray cluster's: --executor ray")
+            raise InputError("address", self.address, "is for Ray; add --executor ray")
         if self.slurm and self.executor != "slurm":
-            raise InputError("slurm", self.slurm[0], "is an option of SLURM's: --executor slurm")
+            raise InputError("slurm", self.slurm[0], "is for SLURM; add --executor slurm")
         if self.executor == "slurm":
             from recombine.jobs.executor.slurm_queue import Queue, slurm_options
 
             if said := Queue(out.resolve(), slurm_options(self.slurm), self.workers).check():
-                note(f"SLURM has no room for such runs now, or never: {said}")
+                note(f"SLURM has no suitable node now, and perhaps never: {said}")
         if self.executor == "ray":
             from recombine.jobs.executor.ray import check_address, check_ray
 
@@ -65,14 +64,14 @@ class Executor:
 
     @property
     def at_a_time(self) -> int | None:
-        """None where the cluster decides."""
+        """The number of runs at a time. None if the cluster decides."""
         from recombine.run.machine import available_cores
 
         return self.workers or (available_cores() if self.executor == "local" else None)
 
     @property
     def pace(self) -> str:
-        return f"{self.at_a_time} at a time" if self.at_a_time else "as many at a time as there is room for"
+        return f"{self.at_a_time} at a time" if self.at_a_time else "as many at a time as the cluster allows"
 
     def execute(self, jobs: "list[Job]", out: Path, stop: "StopSignal") -> "Iterator[JobEvent]":
         if self.executor == "ray":

@@ -1,4 +1,4 @@
-"""`recombine bench`: the speed of our training beside that of the peers."""
+"""`recombine bench`: compares the speed of our training with other libraries."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ MOST_STEPS = 1024  # in one dispatch of the training loop
 
 @dataclass(frozen=True)
 class Bench:
-    """Measure training: episodes per second and memory of a whole step. Our contenders and the peers take turns."""
+    """Measure the speed (episodes per second) and memory of a training step, ours and that of other libraries."""
 
     model: Literal["transformer", "hypertransformer", "both"] = "both"
     """The model to train: one of the two, or both."""
@@ -41,7 +41,7 @@ class Bench:
     repeats: int = 5
     """Turns of each contender."""
     threads: OptionalInt = None
-    """Threads of each contender in all. Default: the number of cores."""
+    """Total number of threads of each contender. Default: the number of cores."""
     scaling: bool = False
     """Also measure how the cost of the fast path grows with N, with d and with the layers."""
     figure: OptionalPath = None

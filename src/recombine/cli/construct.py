@@ -1,4 +1,4 @@
-"""`recombine construct`: Appendix A."""
+"""`recombine construct`: the explicit construction of the paper's Appendix A."""
 
 from dataclasses import dataclass
 
@@ -13,17 +13,17 @@ class Construct:
     """Appendix A: build a hypernetwork as a linear transformer, and report its error."""
 
     modules: int = paper.NUM_MODULES
-    """M."""
+    """M: number of modules."""
     input_dim: int = paper.INPUT_DIM
-    """d."""
+    """d: size of an input."""
     hidden_dim: int = paper.HIDDEN_DIM
-    """h."""
+    """h: number of hidden units."""
     output_dim: int = 1
-    """o."""
+    """o: size of an output."""
     trials: int = 1000
-    """How many random hypernetworks, each with an input and a latent of its own."""
+    """Number of random hypernetworks, each with its own input and latent."""
     seed: int = 0
-    """Draws them."""
+    """Seed of the random hypernetworks."""
     json: bool = False
     """Print JSON."""
 
@@ -32,7 +32,7 @@ class Construct:
             check_size(name, getattr(self, name), most=1024)
         check_size("trials", self.trials)
         check_seed("seed", self.seed)
-        # One block's weights, which the trials hold side by side.
+        # The weights of a block, for all trials at once.
         width = self.modules + self.input_dim + self.hidden_dim + self.output_dim
         numbers = self.trials * 2 * self.modules * width * self.hidden_dim
         if numbers > MOST_NUMBERS:

@@ -1,4 +1,4 @@
-"""`recombine eval`: the examination of a run."""
+"""`recombine eval`: examines runs."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Eval:
-    """Examine runs: R² by split and mask, the probe by layer, more modules, interventions, references."""
+    """Examine runs: R² by split, mask and number of active modules, probes, recovered modules, interventions."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Run directories; ARCHIVE.zip/NAME for a run in an archive."""
+    """Run directories, or ARCHIVE.zip/NAME for a run in an archive."""
     model: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
     """package.module:Class, for runs of a custom model."""
     threads: OptionalInt = None
-    """Threads; all cores where it is not given."""
+    """Number of threads. Default: all cores."""
     json: bool = False
     """Print JSON."""
 
@@ -45,7 +45,7 @@ class Eval:
 
         if self.model:
             import_model(self.model)
-        # All can be read before the first is measured.
+        # Read all runs before the first is measured, so that errors come early.
         runs = [read_run(source, scorecard=not source.has_parameters()) for source in sources]
         trained = []
         for run, source in zip(runs, sources, strict=True):
@@ -68,16 +68,16 @@ class Eval:
 
 
 def _one_run(path: Path) -> "RunSource":
-    """The run at a path, or a line that says which runs are below it."""
+    """The run at a path. If there are several runs below the path, raises an error that lists them."""
     from recombine.storage.source import CONFIG, require_runs
 
     if path.is_dir() and not (path / CONFIG).is_file() and not any(path.iterdir()):
         raise InputError("runs", str(path), f"not a run directory: it has no {CONFIG}")
     found = require_runs(path)
-    here = path.resolve()  # an archive knows its own path from the root only
+    here = path.resolve()  # an archive has an absolute path
     inside = [source.path.resolve().relative_to(here).as_posix() for source in found]
     if inside != ["."]:
         names = ", ".join(inside[:4]) + (" …" if len(inside) > 4 else "")
-        raise InputError("runs", str(path), f"several runs are in it; name some of them: {names}")
-    found[0].path = path  # and its run goes by the path that was given
+        raise InputError("runs", str(path), f"it contains several runs; name some of them: {names}")
+    found[0].path = path  # show the path as the user gave it
     return found[0]

@@ -1,4 +1,4 @@
-"""`recombine export`: runs in a form to keep and to share."""
+"""`recombine export`: copies runs for sharing."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +12,14 @@ from recombine.terminal.output import print_line
 
 @dataclass(frozen=True)
 class Export:
-    """Copy runs in a form to keep and to share: what they measured, and their parameters if asked for."""
+    """Copy runs for sharing: their configuration and measurements and, with --weights, their parameters."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Run directories, directories of them (a reproduction's, a sweep's), or archives."""
+    """Run directories, directories of runs (such as a reproduction or a sweep), or archives."""
     out: Path
-    """The directory to copy the runs to, each under its name, with their references; or an archive, FILE.zip."""
+    """The directory to copy the runs and their references to, or an archive, FILE.zip."""
     weights: bool = False
-    """With the trained parameters (model.safetensors), so that `eval` and `serve` have a model."""
+    """Include the trained parameters (model.safetensors), which `eval` and `serve` need to run the model."""
     model: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
     """package.module:Class, for runs of a custom model."""
 
@@ -39,7 +39,7 @@ class Export:
             import_model(self.model)
         found = {path: require_runs(path) for path in self.runs}
         runs = [run for path in self.runs for run in found[path]]
-        # A sweep's list goes with the sweep; with a single run of it, it would list runs that are not there.
+        # Export the list of a sweep only with the whole sweep; otherwise it would list runs that are missing.
         above = {run.path.parent for path in found for run in found[path] if run.path.resolve() != path.resolve()}
         lists = [parent / LIST for parent in sorted(above) if has_list(parent)]
         check_export(runs, self.out, self.weights, lists)

@@ -1,4 +1,4 @@
-"""Many jobs with their progress on stderr: what `reproduce` and `sweep` have in common."""
+"""Executes many jobs and shows their progress on stderr, for `reproduce` and `sweep`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def headline(wanted: "Mapping[str, Config]", where: "Executor", out: Path) -> str:
-    """How many runs, how many at a time, and where."""
+    """A line that says how many runs there are, how many run at a time, and where they are stored."""
     from recombine.storage.reader import is_done
     from recombine.storage.source import DirectorySource
 
@@ -28,7 +28,7 @@ def execute_jobs(
     stop: "StopSignal",
     watch: "Callable[[JobEvent], None]" = lambda event: None,
 ) -> dict[str, str]:
-    """See the jobs through; the errors of those that failed. Whatever `watch` raises ends no training."""
+    """Execute the jobs, and return the errors of those that failed. An error in `watch` does not stop the jobs."""
     from recombine.terminal.jobs import JobsDisplay
 
     if where.vmap > 1:
@@ -37,7 +37,7 @@ def execute_jobs(
         jobs = put_together(jobs, wanted, where.vmap)
     failed: dict[str, str] = {}
     totals = {job.name: _num_steps(job, wanted) for job in jobs}
-    unfinished = {Path(part.path).name for job in jobs for part in job.parts}  # a job may be of several runs
+    unfinished = {Path(part.path).name for job in jobs for part in job.parts}  # a job may have several runs
     with JobsDisplay(totals, where.at_a_time) as display:
         display.best = best_before([name for name in wanted if name not in unfinished], out)
         for event in where.execute(jobs, out, stop):
@@ -48,13 +48,13 @@ def execute_jobs(
                 failed[event.job.name] = "its worker was ended by a signal"
             try:
                 watch(event)
-            except Exception as error:  # at the end it is an error
+            except Exception as error:  # the report is written again at the end, where an error is raised
                 display.say(f"the report could not be written: {error}")
     return failed
 
 
 def best_before(done: Sequence[str], out: Path) -> tuple[float, str] | None:
-    """Of runs that were done before, the best R² on held-out masks and its name."""
+    """The best R² on held-out masks among runs that were done before, and the name of the run."""
     from recombine.storage.reader import last_row
     from recombine.storage.source import DirectorySource
 

@@ -1,4 +1,4 @@
-"""The command line: parse, call, and an exit code."""
+"""The entry point of the command line: parses the arguments, runs the command, returns an exit code."""
 
 import contextlib
 import io
@@ -27,7 +27,7 @@ from recombine.terminal.output import complain, print_line
 
 
 class UsageError(Exception):
-    """The arguments do not parse."""
+    """The arguments cannot be parsed."""
 
 
 Command = (
@@ -45,7 +45,7 @@ Command = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code is 0 ok, 1 failed, 2 usage, 130 or 143 on a signal."""
+    """Run a command. Returns the exit code: 0 success, 1 failure, 2 wrong usage, 130 or 143 for a signal."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if arguments in (["--version"], ["-V"]):
         print_line(f"recombine {__version__}")
@@ -61,16 +61,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         complain("interrupted")
         return 130
-    except BrokenPipeError:  # the reader of our output has left, as `head` does
+    except BrokenPipeError:  # the reader of our output has closed it, like `head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (Failed, OSError, MemoryError, ArithmeticError) as error:
         complain(str(error) or type(error).__name__)
         return 1
     except RuntimeError as error:
-        if "RESOURCE_EXHAUSTED" not in str(error):  # JAX's word for no memory left; anything else is a defect of ours
+        if "RESOURCE_EXHAUSTED" not in str(error):  # JAX's word for out of memory; any other error is a bug
             raise
-        complain(f"out of memory: smaller sizes are needed ({str(error).splitlines()[0]})")
+        complain(f"out of memory; choose smaller sizes ({str(error).splitlines()[0]})")
         return 1
     return 0
 
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def parse(
     arguments: list[str],
 ) -> Reproduce | Train | Eval | Report | Task | Construct | Sweep | Export | Serve | Bench:
-    """The command that the arguments name, or an InputError in one line."""
+    """The command that the arguments name. Raises a one-line UsageError if they cannot be parsed."""
     markers = (tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
     description = "Can an in-context learner recombine what it knows? (--version prints the version.)"
     complaint = io.StringIO()
@@ -94,9 +94,9 @@ def parse(
 
 
 def _one_line(box: str) -> str:
-    """tyro's framed complaint as one line, without the frame and the pointer to the help.
+    """tyro's framed error message as one line, without the frame and the hint to the help.
 
-    The frame's lines are `─`, and hyphens where the terminal has no such character.
+    The frame is drawn with `─`, or with hyphens if the terminal lacks that character.
     """
     lines = [re.sub(r"^[│╭╰]\s?|\s*[│╮╯]$", "", line).strip() for line in box.splitlines()[1:]]
     parts = [" ".join(part.split()) for part in re.split(r"[─-]{3,}", " ".join(lines))]
@@ -111,10 +111,10 @@ def _choices(match: re.Match[str]) -> str:
     return f"{argument} = {value}: one of {choices.replace(chr(39), '')}"
 
 
-# What tyro says, and how we say it: the argument, its value and what would be right
+# tyro's messages, and ours in their place: the argument, its value and what would be right
 REWORDED = {
     r"Error parsing (\S+): invalid literal for int\(\) with base 10: (.*)": r"\1 = \2: an integer",
-    # neither an integer nor left out; an argument that is a path or a word takes anything
+    # an optional integer; other optional arguments are paths or text, which accept anything
     r"Error parsing (\S+): no type matching .*? could be instantiated from \[(.*?)\].*": r"\1 = \2: an integer",
     r"Error parsing (\S+): Could not find valid parse for arguments: \[(.*?)\].*": r"\1 = \2: integers",
     r"invalid choice (.+?) for argument '(\S+)'\. Expected one of \((.*?),?\)\.": _choices,

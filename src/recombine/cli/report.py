@@ -1,4 +1,4 @@
-"""`recombine report`: figures, verdicts and a page from run directories."""
+"""`recombine report`: makes figures, verdicts and a page from run directories."""
 
 import os
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from recombine.terminal.output import note, print_json, print_line
 
 @dataclass(frozen=True)
 class Report:
-    """Figures (PNG, SVG), the verdict on each claim, and one self-contained HTML page, from run directories alone."""
+    """Make figures (PNG, SVG), a verdict on each claim, and a self-contained HTML page from run directories."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Run directories, directories of them, or archives."""
+    """Run directories, directories of runs, or archives."""
     out: OptionalPath = None
-    """Where to write; by default a directory `report` in the first of the directories, or beside the archive."""
+    """The output directory. Default: `report` in the first of the directories, or beside the archive."""
     json: bool = False
     """Print the verdicts as JSON."""
     markdown: bool = False
@@ -28,7 +28,7 @@ class Report:
         from recombine.storage.source import require_runs
 
         if self.json and self.markdown:
-            raise InputError("markdown", True, "with --json there is nothing left to print; leave one of them out")
+            raise InputError("markdown", True, "cannot be combined with --json; leave one of them out")
         if not self.runs:
             raise InputError("runs", "", "name at least one run directory, or a directory of them")
         for path in self.runs:
@@ -63,7 +63,7 @@ class Report:
 
 
 def default_report(runs: Path) -> Path:
-    """In the directory of the runs, or beside the archive."""
+    """The default output directory: `report` in the directory of the runs, or beside the archive."""
     from recombine.storage.archive import split_path
 
     inside = None if runs.is_dir() else split_path(runs)
@@ -71,7 +71,7 @@ def default_report(runs: Path) -> Path:
 
 
 def check_place(out: Path) -> None:
-    """Refuse, before any run is read, a directory that could not be written."""
+    """Refuse an output directory that cannot be written, before any run is read."""
     from recombine.errors import InputError
     from recombine.files import check_name
 

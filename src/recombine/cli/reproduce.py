@@ -1,4 +1,4 @@
-"""`recombine reproduce`: the main job."""
+"""`recombine reproduce`: trains every model of the paper and judges its claims."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,33 +24,33 @@ SEEDS: dict[Preset, int] = {"smoke": 1, "quick": 1, "paper": 3}
 
 @dataclass(frozen=True)
 class Reproduce:
-    """Every panel of the paper's figures, from training to the verdict on each claim. Rerun it, and it goes on."""
+    """Reproduce every panel of the paper's figures and judge its claims. The same command resumes if interrupted."""
 
     preset: Preset = "quick"
-    """paper: the paper's settings, a day. quick: smaller tasks and models, minutes. smoke: to see that it runs."""
+    """paper: the paper's settings, a day. quick: smaller tasks and models, minutes. smoke: a test that it runs."""
     config: OptionalPath = None
-    """A TOML file of changes to the preset."""
+    """A TOML file with changes to the preset."""
     model: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
-    """package.module:Class: a custom model, beside the paper's two."""
+    """package.module:Class: a custom model to train in addition to the paper's two."""
     seed: int = 0
-    """The first seed. A seed draws the teacher, the initial parameters and the data."""
+    """The first seed. A seed determines the teacher, the initial parameters and the data."""
     seeds: OptionalInt = None
-    """How many seeds: 1, and 3 for the paper preset, where it is not given."""
+    """Number of seeds. Default: 3 for the paper preset, otherwise 1."""
     out: OptionalPath = None
-    """The directory of the runs and the report; runs/reproduce-PRESET where it is not given."""
+    """The directory for the runs and the report. Default: runs/reproduce-PRESET."""
     where: Executor = field(default_factory=Executor)
     dry_run: bool = False
-    """List the runs and how long each would take on this machine."""
+    """Only list the runs, and how long each would take on this machine."""
     resume_anyway: bool = False
-    """Go on although settings or versions are not those the runs were made with."""
+    """Resume runs even if they were made with other settings or versions."""
     json: bool = False
-    """Print JSON: the page's path, the verdicts, the runs."""
+    """Print JSON: the path of the page, the verdicts, the runs."""
 
     def run(self) -> None:
         from recombine.run.machine import available_cores, prepare
         from recombine.storage.writer import check_run_path
 
-        # Before a model of the user's own is imported, which may start JAX. `smoke` is nearly all compiling.
+        # Before a custom model is imported, which may start JAX. `smoke` spends nearly all its time compiling.
         prepare(1 if self.dry_run else None, compile_quickly=self.preset == "smoke")
         entries = self._entries()
         out = self.out or Path("runs") / f"reproduce-{self.preset}"
@@ -95,11 +95,11 @@ class Reproduce:
             custom = import_model(self.model)
         entries = catalog(self.preset, changes, range(self.seed, self.seed + count), custom)
         if not entries[0].config.task.support.held_out:
-            note(f"support {entries[0].config.task.support.name} holds nothing out: there will be no ood score")
+            note(f"support {entries[0].config.task.support.name} holds no mask out: there will be no ood score")
         return entries
 
     def _train(self, wanted: "dict[str, Config]", out: Path, stop: "StopSignal") -> dict[str, str]:
-        """Execute what is missing; the errors of the runs that failed."""
+        """Execute the missing runs, and return the errors of those that failed."""
         from recombine.jobs.plan import jobs_to_do
         from recombine.page.live_report import LiveReport
 

@@ -1,4 +1,4 @@
-"""`recombine serve`: watch runs, and play with trained models, in a browser."""
+"""`recombine serve`: a web page to watch runs and to play with trained models."""
 
 import logging
 import os
@@ -26,20 +26,20 @@ NICENESS = 5  # training goes first; the server also has a budget, see `recombin
 
 @dataclass(frozen=True)
 class Serve:
-    """A page of the runs in a directory: watch them train, compare them, and play with trained models."""
+    """Serve a web page of the runs in a directory: watch them train, compare them, and play with trained models."""
 
     directory: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[DIRECTORY]")] = None
-    """Where runs are, directly, some levels below, or in archives; without one, in runs."""
+    """The directory with the runs, directly in it, a few levels below, or in archives. Default: runs."""
     demo: bool = False
-    """The trained models that come with Recombine, instead of a directory's."""
+    """Show the trained models that are shipped with Recombine, instead of a directory."""
     model: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
     """package.module:Class, for runs of a custom model."""
     port: int = 8642
-    """On this machine only; 0 for any that is free. From elsewhere: ssh -L 8642:localhost:8642 HOST."""
+    """The port, open to this machine only; 0 for any free port. From elsewhere: ssh -L 8642:localhost:8642 HOST."""
     share: float = 0.01
-    """Of one core, for the models, in the long run while the machine is busy, and half as much for all else."""
+    """The share of one core that the models may use while the machine is busy; everything else gets half as much."""
     open: bool = False
-    """Open it in a browser."""
+    """Open the page in a browser."""
 
     def run(self) -> None:
         if self.demo and self.directory:
@@ -50,7 +50,7 @@ class Serve:
         directory = demo_directory() if self.demo else self.directory or RUNS
         if not directory.is_dir():
             what = "is a file, not a directory" if directory.exists() else "there is no such directory"
-            raise InputError("directory", str(directory), f"{what}; --demo has something to play with")
+            raise InputError("directory", str(directory), f"{what}; --demo shows trained models without one")
         check_size("port", self.port, least=0, most=65_535)
         check_number("share", self.share, above=0.0, most=1.0)
         from recombine.run.machine import prepare
@@ -71,7 +71,7 @@ class Serve:
         with _bound(self.port) as listening:
             address = f"http://localhost:{listening.getsockname()[1]}"
             print_line(address)
-            note("Ctrl-C ends it.")
+            note("Press Ctrl-C to stop.")
             config = uvicorn.Config(
                 make_app(directory, self.model, self.share, chosen),
                 log_level="warning",

@@ -1,4 +1,4 @@
-"""`recombine sweep`: a grid of configurations."""
+"""`recombine sweep`: trains a grid of configurations, and shows the results."""
 
 from dataclasses import dataclass, field
 from math import isfinite
@@ -25,29 +25,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Run:
-    """Every configuration of a grid, each with every seed. Rerun it, and it goes on. (`run` can be left out.)"""
+    """Train every configuration of a grid with every seed. The same command resumes. (`run` can be left out.)"""
 
     grid: Annotated[str | None, tyro.conf.arg(metavar="GRID")] = None
     """paper-transformer or paper-hypertransformer (Table 3), or a TOML file with a table [grid]."""
     model: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
-    """package.module:Class: a custom model, where the grid's model.kind names it."""
+    """package.module:Class: a custom model that the grid names in model.kind."""
     preset: Preset = "quick"
-    """What the grid's fields are changes to."""
+    """The preset that the grid changes."""
     seed: int = 0
     """The first seed."""
     seeds: int = 3
-    """How many seeds of each configuration."""
+    """Number of seeds of each configuration."""
     sample: OptionalInt = None
-    """Only so many configurations, drawn at random, the same ones every time."""
+    """Train only this many configurations, a random subset that is the same every time."""
     max_runs: OptionalInt = None
-    """Only the first so many runs."""
+    """Train only the first runs, at most this many."""
     out: OptionalPath = None
-    """The directory of the runs; runs/sweep-GRID-PRESET where it is not given."""
+    """The directory for the runs. Default: runs/sweep-GRID-PRESET."""
     where: Executor = field(default_factory=Executor)
     dry_run: bool = False
-    """List the runs, the steps and the time they would take on this machine."""
+    """Only list the runs, their steps and the time they would take on this machine."""
     resume_anyway: bool = False
-    """Go on although settings or versions are not those the runs were made with."""
+    """Resume runs even if they were made with other settings or versions."""
     json: bool = False
     """Print JSON."""
 
@@ -92,10 +92,10 @@ class Run:
             if (value := getattr(self, name)) is not None:
                 check_size(name, value, most=10**6)
         if self.sample is not None and self.max_runs is not None:
-            raise InputError("max_runs", self.max_runs, "with --sample there is no need of it; leave one of them out")
+            raise InputError("max_runs", self.max_runs, "cannot be combined with --sample; leave one of them out")
         runs = sweep_runs(read_grid(self.grid), self.preset, range(self.seed, self.seed + self.seeds), self.sample)
         if self.model and all(run.config.model.kind != self.model for run in runs):
-            raise InputError("model", self.model, "no run of the grid is of it; name it in model.kind")
+            raise InputError("model", self.model, "no run of the grid uses it; name it in model.kind")
         for kind in {run.config.model.kind for run in runs if ":" in run.config.model.kind} - {self.model, *SHIPPED}:
             raise InputError("model.kind", kind, f"a class is imported only where the command names it: --model {kind}")
         return runs[: self.max_runs]
@@ -115,7 +115,7 @@ class Run:
         if self.json:
             print_json({"out": str(out), "failed": failed})
         else:
-            print_line(f"the runs: {out}; what came out: recombine sweep results {out}")
+            print_line(f"the runs: {out}; to see the results: recombine sweep results {out}")
         if failed:
             raise Failed(f"{len(failed)} of the runs failed: {', '.join(failed)}")
 
@@ -141,14 +141,14 @@ class Run:
 
 @dataclass(frozen=True)
 class Results:
-    """The best configurations of a sweep, what each field matters, and a page of both."""
+    """Show the best configurations of a sweep and the importance of each field, and write a page with both."""
 
     directory: tyro.conf.Positional[Path]
-    """The sweep's directory."""
+    """The directory of the sweep."""
     top: int = 10
-    """How many configurations to show."""
+    """Number of configurations to show."""
     sql: Annotated[str | None, tyro.conf.arg(metavar="QUERY")] = None
-    """A query of your own over the table `runs`, such as "SELECT avg(ood) FROM runs"."""
+    """Print the result of this query on the table `runs` instead, such as "SELECT avg(ood) FROM runs"."""
     json: bool = False
     """Print JSON."""
 
@@ -157,7 +157,7 @@ class Results:
 
         check_size("top", self.top, most=10**6)
         if not has_list(self.directory):
-            raise InputError("directory", str(self.directory), f"not a sweep's: it has no {LIST}")
+            raise InputError("directory", str(self.directory), f"not the directory of a sweep: it has no {LIST}")
         if self.sql is not None:
             self._query(self.sql)
             return
@@ -197,7 +197,7 @@ class Results:
 
 
 def _as_json(value: object) -> object:
-    """A value of a table as JSON has it."""
+    """A value of a table, converted for JSON."""
     if isinstance(value, float):
         return value if isfinite(value) else None
     return value if isinstance(value, str | int | bool | None) else str(value)
@@ -205,7 +205,7 @@ def _as_json(value: object) -> object:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A grid of configurations: run it, and see what came out."""
+    """Train a grid of configurations, and show the results."""
 
     command: Annotated[
         Annotated[Run, tyro.conf.subcommand("run")] | Annotated[Results, tyro.conf.subcommand("results")],

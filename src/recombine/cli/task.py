@@ -1,4 +1,4 @@
-"""`recombine task`: supports and episodes."""
+"""`recombine task`: shows and designs supports, and samples episodes."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ class Show:
     support: Annotated[str, tyro.conf.arg(metavar="SUPPORT")] = paper.DEFAULT_SUPPORT
     """connected, disconnected, connected+, K-hot, K-hot:M, masks such as 110,011, or a file of masks."""
     held_out: Annotated[str | None, tyro.conf.arg(metavar="MASKS")] = None
-    """Masks to hold out, instead of all others with as many active modules."""
+    """Masks to hold out. Default: all other masks with as many active modules."""
     figure: OptionalPath = None
     """Draw the graph of the modules to this PNG or SVG file."""
     json: bool = False
@@ -56,9 +56,9 @@ class Design:
     k: int = 2
     """The number of active modules in each mask."""
     disconnected: bool = False
-    """Two or more groups of modules that no mask ties together."""
+    """Make two or more groups of modules that no mask connects."""
     seed: int = 0
-    """Draws the masks."""
+    """Determines the masks."""
     json: bool = False
     """Print JSON, which --support reads back from a file."""
 
@@ -84,19 +84,19 @@ class Sample:
     support: Annotated[str, tyro.conf.arg(metavar="SUPPORT")] = paper.DEFAULT_SUPPORT
     """connected, disconnected, connected+, K-hot, K-hot:M, masks such as 110,011, or a file of masks."""
     held_out: Annotated[str | None, tyro.conf.arg(metavar="MASKS")] = None
-    """Masks to hold out, instead of all others with as many active modules."""
+    """Masks to hold out. Default: all other masks with as many active modules."""
     split: Split = "in_dist"
-    """ood: held-out masks; control: a teacher of its own for each episode (control_modules keeps its readout)."""
+    """ood: held-out masks; control: a fresh teacher per episode; control_modules: fresh modules, the same readout."""
     episodes: int = 1000
-    """How many."""
+    """Number of episodes."""
     length: int = 32
-    """N: the context pairs and the query."""
+    """N: the number of context pairs, plus one for the query."""
     input_dim: int = paper.INPUT_DIM
-    """d: numbers in an input x."""
+    """d: size of an input x."""
     hidden_dim: int = paper.HIDDEN_DIM
-    """h: the teacher's hidden units."""
+    """h: number of the teacher's hidden units."""
     seed: int = 0
-    """Draws the teacher and the episodes."""
+    """Determines the teacher and the episodes."""
 
     def run(self) -> None:
         from recombine.config.schema import TaskConfig
@@ -106,7 +106,7 @@ class Sample:
         check_size("length", self.length, least=2)
         check_seed("seed", self.seed)
         support = parse_support(self.support, self.held_out)
-        support.masks_of(self.split)  # refuses `ood` where nothing is held out
+        support.masks_of(self.split)  # refuses `ood` if no mask is held out
         task = TaskConfig(support, self.input_dim, self.hidden_dim, self.length)
         from recombine.task.episode_file import sample_dataset, save_dataset
 

@@ -1,4 +1,4 @@
-"""`recombine train`: one run."""
+"""`recombine train`: trains one run."""
 
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -22,30 +22,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Train:
-    """Train one model, measure it on the way, and keep it in a run directory. The same command again goes on."""
+    """Train one model, measure it during training, and store it in a run directory. The same command resumes."""
 
     model: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
-    """transformer, hypertransformer, or package.module:Class of your own; the configuration's, or the transformer."""
+    """transformer, hypertransformer, or package.module:Class. Default: that of the configuration, or transformer."""
     preset: Preset = "quick"
-    """paper: the paper's settings, hours. quick: smaller tasks and models, minutes. smoke: to see that it runs."""
+    """paper: the paper's settings, hours. quick: smaller tasks and models, minutes. smoke: a test that it runs."""
     config: OptionalPath = None
-    """A TOML file of changes to the preset."""
+    """A TOML file with changes to the preset."""
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FIELD=VALUE ...")] = ()
     """Single changes, such as model.num_layers=3 task.support=connected."""
     seed: OptionalInt = None
-    """Draws the teacher, the initial parameters and the data; the configuration's (0) where it is not given."""
+    """Determines the teacher, the initial parameters and the data. Default: that of the configuration, or 0."""
     out: OptionalPath = None
-    """The run directory; runs/PRESET-MODEL-seedSEED where it is not given."""
+    """The run directory. Default: runs/PRESET-MODEL-seedSEED."""
     stop_at: OptionalInt = None
-    """Stop after this step, to go on later."""
+    """Stop after this step, to resume later."""
     save_every: float = 60.0
     """Seconds between checkpoints."""
     threads: OptionalInt = None
-    """Threads for one run; all cores where it is not given. Part of what the bits of a run depend on."""
+    """Number of threads. Default: all cores. The number affects the last bits of a run."""
     devices: int = 1
-    """Share each batch among so many JAX devices. CPU cores are made into devices where there is no accelerator."""
+    """Share each batch among this many JAX devices. Without an accelerator, CPU cores serve as devices."""
     resume_anyway: bool = False
-    """Go on although the settings, versions, threads or devices are not those the run was made with."""
+    """Resume even if the run was made with other settings, versions, threads or devices."""
     json: bool = False
     """Print JSON."""
 
@@ -76,7 +76,7 @@ class Train:
         kinds = [table["model"].pop("kind") for table in tables if "kind" in _model_table(table)]
         kind = kinds[-1] if kinds else self.model or "transformer"
         if self.model not in (None, kind):
-            raise InputError("model", self.model, f"the configuration says {kind}; leave one of them out")
+            raise InputError("model", self.model, f"the configuration names {kind}; leave one of them out")
         if isinstance(kind, str) and ":" in kind and self.model is None:
             raise InputError("model.kind", kind, f"a class is imported only where the command names it: --model {kind}")
         config = preset_config(self.preset, kind)
@@ -103,19 +103,19 @@ class Train:
         title = f"{out}: step {last.step} of {num_steps}{when}"
         print_scores(ScoreTable(title, {config.model.label: row_scores(last.row)}))
         if last.step < num_steps:
-            print_line("stopped; the same command without --stop-at goes on")
+            print_line("stopped; the same command without --stop-at resumes")
 
 
 def train_with_progress(config: Config, out: Path, options: "RunOptions", stop: "StopSignal") -> "Progress":
-    """The run, with its progress on stderr; the last report."""
+    """Execute the run, and show its progress on stderr. Returns the last report."""
     from recombine.run.training import execute_run
     from recombine.terminal.progress import ProgressDisplay
 
     with closing(execute_run(config, out, options, stop, note)) as reports:
-        last = next(reports)  # a run that cannot go on says so before there is any progress to show
+        last = next(reports)  # raises an error if the run cannot resume
         if last.step >= config.optimizer.num_steps or last.step >= (options.stop_at or last.step + 1):
-            note(f"{out} is at step {last.step} already")
-            return list(reports)[-1]  # what is left to do is to measure, at most
+            note(f"{out} is already at step {last.step}")
+            return list(reports)[-1]  # only measuring may be left to do
         with ProgressDisplay(config.model.label, config.optimizer.num_steps, first=last.step) as display:
             for last in reports:
                 display.update(last.step, _detail(last))

@@ -10,9 +10,9 @@ Preset = Literal["smoke", "quick", "paper"]
 
 
 def preset_config(preset: Preset, kind: str) -> Config:
-    """A preset's configuration for one of the two models, or for a user's own (whose sizes it does not know).
+    """A preset's configuration for one of the two models, or for a custom model (whose sizes it leaves alone).
 
-    paper: Tables 2 and 3. quick: the same question, small enough for minutes. smoke: seconds, to see that it runs.
+    paper: Tables 2 and 3. quick: small enough to train in minutes. smoke: a few seconds, to test that everything runs.
     """
     changes = _changes(preset, kind)
     if kind not in MODEL_CONFIGS:

@@ -1,6 +1,6 @@
-"""The configuration of a run: frozen dataclasses, checked when they are made.
+"""The configuration of a run: frozen dataclasses, checked on construction.
 
-Every open point of the paper that changes a run is a field here; `docs/decisions.md` gives the readings.
+Every choice that the paper leaves open and that changes a run is a field here; `docs/decisions.md` explains each.
 """
 
 import re
@@ -15,8 +15,8 @@ from recombine.support.parse import parse_support
 from recombine.support.support import Support, paper_support
 
 ModelKind = Literal["transformer", "hypertransformer"]
-SHIPPED = ("recombine.model.bottleneck:Bottleneck",)  # a class of ours, to be had without the command naming it
-RESERVED = ("transformer", "hypertransformer", "informed")  # the labels of our own: a report tells models by them
+SHIPPED = ("recombine.model.bottleneck:Bottleneck",)  # our own class: importable even if the command does not name it
+RESERVED = ("transformer", "hypertransformer", "informed")  # labels of our own models: reports identify models by label
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class TaskConfig:
             object.__setattr__(self, "support", parse_support(self.support))
         check_size("task.input_dim", self.input_dim)
         check_size("task.hidden_dim", self.hidden_dim)
-        check_size("task.episode_length", self.episode_length, least=2)  # a query, and something to infer it from
+        check_size("task.episode_length", self.episode_length, least=2)  # a query, and at least one context pair
 
     @property
     def num_modules(self) -> int:
@@ -42,7 +42,7 @@ class TaskConfig:
 
 @dataclass(frozen=True)
 class TrunkConfig:
-    """What the two models share: embedding and blocks. Paper: Appendix C.3 (app:architecture)."""
+    """The trunk that the two models share: embedding and blocks. Paper: Appendix C.3 (app:architecture)."""
 
     embed_dim: int
     num_heads: int
@@ -50,7 +50,7 @@ class TrunkConfig:
     ffn_factor: int
     causal: bool = False
     position_bias: Literal["per_block", "shared", "none"] = "per_block"  # T5's relative bias
-    scale_scores: bool = True  # by 1/√d_head; T5 itself does not
+    scale_scores: bool = True  # multiply attention scores by 1/√d_head; T5 itself does not
     final_norm: bool = True
 
     def __post_init__(self) -> None:
@@ -71,7 +71,7 @@ class TransformerConfig(TrunkConfig):
     num_heads: int = paper.NUM_HEADS.transformer
     num_layers: int = paper.NUM_LAYERS.transformer
     ffn_factor: int = paper.FFN_FACTOR.transformer
-    given_latent: bool = False  # shows the model the true latent, as one more pair (z, 0) before the others
+    given_latent: bool = False  # show the model the true latent, as one more pair (z, 0) before the context
 
     kind: ClassVar[ModelKind] = "transformer"
 
@@ -96,8 +96,8 @@ class HypertransformerConfig(TrunkConfig):
     latent_dim: int = paper.LATENT_DIM.hypertransformer
     hidden_dim: int = paper.MAIN_HIDDEN_DIM.hypertransformer
     base_weights: bool = False  # a learned θ̂₀ beside the modules
-    init_scale: float = 1.0  # of the generated layer's pre-activations
-    unit_norm: bool = False  # the generated layer divided by its operator norm, as the teacher's is
+    init_scale: float = 1.0  # standard deviation of the generated layer's pre-activations at the start
+    unit_norm: bool = False  # divide the generated layer by its operator norm, as the teacher does
 
     kind: ClassVar[ModelKind] = "hypertransformer"
     label: ClassVar[str] = "hypertransformer"
@@ -113,19 +113,19 @@ class HypertransformerConfig(TrunkConfig):
 
 @dataclass(frozen=True)
 class CustomModelConfig:
-    """A model of the user's own: `package.module:Class`, and whatever options the class knows.
+    """A custom model: the user's class, `package.module:Class`, and its options.
 
-    The class is imported only where the command line names it, never because a file does.
+    The class is imported only if the command line names it, never because a file does.
     """
 
     kind: str
-    options: tuple[tuple[str, Any], ...] = ()  # a table; kept as sorted pairs, so that a configuration can be hashed
+    options: tuple[tuple[str, Any], ...] = ()  # a table, stored as sorted pairs so that a configuration is hashable
 
     def __post_init__(self) -> None:
         if not isinstance(self.kind, str) or not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", self.kind):
             raise InputError("model.kind", self.kind, "package.module:Class")
         if self.label in RESERVED:
-            raise InputError("model.kind", self.kind, f"{self.label} is the name of a model of ours; rename the class")
+            raise InputError("model.kind", self.kind, f"Recombine has its own model {self.label}; rename the class")
         options = dict(self.options)
         for name, value in options.items():
             if not isinstance(value, str | bool | int | float):
@@ -154,10 +154,10 @@ class OptimizerConfig:
     num_steps: int = paper.NUM_STEPS
     batch_size: int = paper.BATCH_SIZE.transformer
     learning_rate: float = paper.LEARNING_RATE.transformer
-    weight_decay: float | None = None  # None: what Table 3 has for the model, filled in by Config
+    weight_decay: float | None = None  # None: Config fills in the value of Table 3 for the model
     clip_norm: float = paper.CLIP_NORM.transformer
     warmup_steps: int = 0
-    final_fraction: float = 0.0  # of the learning rate, where the cosine ends
+    final_fraction: float = 0.0  # the learning rate at the end of the cosine, as a fraction of its peak
     decay: Literal["matrices", "all"] = "matrices"  # which parameters the weight decay shrinks
 
     def __post_init__(self) -> None:
@@ -177,7 +177,7 @@ class MeasureConfig:
     """How much is measured, and how often."""
 
     episodes: int = paper.EVAL_EPISODES  # per split
-    snapshots: int = 40  # evenly over the run, besides the one before the first step
+    snapshots: int = 40  # spread evenly over the run, and one more before the first step
 
     def __post_init__(self) -> None:
         check_size("measure.episodes", self.episodes, least=2, most=LARGEST_COUNT)
@@ -186,10 +186,10 @@ class MeasureConfig:
 
 @dataclass(frozen=True)
 class ComputeConfig:
-    """How a training step is computed: it changes the bits of a run, not what is trained."""
+    """How a training step is computed. It changes the last bits of the numbers, not the model or the task."""
 
     path: Literal["fast", "plain"] = "fast"  # plain: the model as the paper writes it, every token through every block
-    precision: Literal["float32", "bfloat16"] = "float32"  # of the passes; parameters and optimiser stay float32
+    precision: Literal["float32", "bfloat16"] = "float32"  # of both passes; parameters and optimiser stay float32
 
     def __post_init__(self) -> None:
         check_choice("compute.path", self.path, "fast", "plain")
@@ -205,7 +205,7 @@ class Config:
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     measure: MeasureConfig = field(default_factory=MeasureConfig)
     compute: ComputeConfig = field(default_factory=ComputeConfig)
-    seed: int = 0  # draws the initial parameters and the data, and the teacher unless teacher_seed does
+    seed: int = 0  # of the initial parameters and the data, and of the teacher unless teacher_seed is set
     teacher_seed: int | None = None
 
     def __post_init__(self) -> None:
@@ -220,5 +220,5 @@ class Config:
 
 
 def custom_model(config: Config) -> str | None:
-    """The class that has to be imported to build the model, if it is a custom one."""
+    """The class of a custom model, `package.module:Class`; None for the paper's two models."""
     return config.model.kind if isinstance(config.model, CustomModelConfig) else None

@@ -1,4 +1,4 @@
-"""Configurations as tables: TOML in and out, and changes on top of a configuration."""
+"""Configurations as nested tables: reading and writing TOML, and overriding single fields."""
 
 import dataclasses
 import functools
@@ -16,9 +16,9 @@ from recombine.support.parse import parse_support, unparse_support
 from recombine.support.support import Support
 
 Tables = dict[str, Any]
-"""Nested tables, as TOML has them."""
+"""Nested tables, as parsed from TOML."""
 
-_hints = functools.cache(get_type_hints)  # a third of the time that reading a configuration takes
+_hints = functools.cache(get_type_hints)  # cached: it takes a third of the time of reading a configuration
 
 
 def override(config: Config, data: Mapping[str, Any]) -> Config:
@@ -28,13 +28,13 @@ def override(config: Config, data: Mapping[str, Any]) -> Config:
         kind = model["kind"]
         data["model"] = {name: value for name, value in model.items() if name != "kind"}
         if kind != config.model.kind:
-            optimizer = dataclasses.replace(config.optimizer, weight_decay=None)  # the other column of Table 3
+            optimizer = dataclasses.replace(config.optimizer, weight_decay=None)  # its value in Table 3
             config = dataclasses.replace(config, model=default_model(kind), optimizer=optimizer)
     return _override(config, data, "")
 
 
 def default_model(kind: Any) -> ModelConfig:
-    """One of the paper's two, with Table 3's sizes; or the user's own."""
+    """The configuration of one of the paper's two models, with the sizes of Table 3, or of a custom model."""
     if isinstance(kind, str) and ":" in kind:
         return CustomModelConfig(kind)
     if not isinstance(kind, str) or kind not in MODEL_CONFIGS:
@@ -44,7 +44,7 @@ def default_model(kind: Any) -> ModelConfig:
 
 
 def config_tables(config: Config) -> Tables:
-    """The configuration as nested tables, complete, without what is unset (TOML has no null)."""
+    """The complete configuration as nested tables. Unset fields are left out: TOML has no null."""
     data = dataclasses.asdict(config)
     data["task"]["support"] = unparse_support(config.task.support)
     data["model"] = {"kind": config.model.kind, **data["model"]}
@@ -70,7 +70,7 @@ def read_toml(path: Path) -> Tables:
 def parse_toml(text: str, source: str) -> Tables:
     try:
         return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # not only TOMLDecodeError: an integer of thousands of digits, too
+    except (ValueError, RecursionError) as error:  # ValueError: a TOMLDecodeError, or an integer of thousands of digits
         raise InputError("config", source, f"is not valid TOML ({error})") from error
 
 
@@ -98,7 +98,7 @@ def parse_changes(changes: Sequence[str]) -> Tables:
 
 
 def stored_config(tables: Mapping[str, Any]) -> Config:
-    """The configuration that a run directory holds: complete as `write_toml` writes it, so that it names no file."""
+    """The configuration in a run directory, complete as `write_toml` wrote it. It may not refer to other files."""
     task = tables.get("task")
     support = task.get("support") if isinstance(task, Mapping) else None
     if isinstance(support, str):
@@ -130,7 +130,7 @@ def _override(config: Any, data: Mapping[str, Any], prefix: str) -> Any:
                 raise InputError(path, value, f"a table with the fields {', '.join(f.name for f in fields(current))}")
             changes[name] = _override(current, value, f"{path}.")
         else:
-            # TOML and the paper's table write 1 where the field is a float: 1 is 1.0.
+            # An integer is accepted for a float field: 1 means 1.0, as in the paper's Table 3.
             hint = _hints(type(config))[name]
             is_float = float in (hint, *get_args(hint))
             changes[name] = float(value) if is_float and type(value) is int and abs(value) < 2**1000 else value

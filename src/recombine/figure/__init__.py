@@ -1,1 +1,1 @@
-"""Charts: every panel and figure, in one theme."""
+"""Charts: every panel and figure of the reports, in one visual theme."""

@@ -1,4 +1,4 @@
-"""The chart of a panel: the layers that draw its numbers, in a file or on the page."""
+"""Builds the Vega-Lite chart of a panel, for a file or for the page."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
@@ -13,8 +13,8 @@ from recombine.study.collect import Study
 from recombine.study.series import ReferencePoint, models, summarise, summarise_references
 
 NOTHING = "no run yet"
-LABEL_GAP = 0.085  # between two labels of references, as a fraction of the panel's height
-FEW = 12  # so few points on a curve are drawn as points, too
+LABEL_GAP = 0.085  # minimum distance between two reference labels, as a fraction of the panel's height
+FEW = 12  # a curve with at most this many points also shows the points
 THOUSANDS = "datum.value >= 1000 ? format(datum.value / 1000, '~g') + 'k' : format(datum.value, '~g')"
 
 Rows = list[dict[str, Any]]
@@ -22,7 +22,7 @@ Rows = list[dict[str, Any]]
 
 
 def tables(study: Study, panel: Panel, chosen: Callable[[StoredRun], bool]) -> dict[str, Rows]:
-    """The rows behind a panel's chart: the chosen runs' means, the references, and what to say if there is none."""
+    """The data of a panel's chart: the means of the chosen runs, the references, and a note if there is no data."""
     points = summarise(study, panel.series, chosen)
     return {
         f"{panel.name}_means": [asdict(point) for point in points],
@@ -32,7 +32,7 @@ def tables(study: Study, panel: Panel, chosen: Callable[[StoredRun], bool]) -> d
 
 
 def chart(study: Study, panel: Panel, legend: list[str]) -> alt.LayerChart:
-    """The panel's layers over the tables of its name; its size, title and look are the caller's."""
+    """The layers of a panel's chart, which read the tables named after it. The caller sets size, title and theme."""
     color, tooltip = _color(models(study), legend), _tooltip(panel, several=len(study.seeds) > 1)
     if panel.rows:
         return _rows(panel, color, tooltip, shown_models(study, [panel]))
@@ -46,7 +46,7 @@ def shown_models(study: Study, shown: Iterable[Panel]) -> list[str]:
 
 
 def _labelled(panel: Panel, points: list[ReferencePoint]) -> Rows:
-    """References with their labels' places: at the last x, and apart from each other."""
+    """The references with the positions of their labels, which stand at the last x and must not overlap."""
     low, high = panel.domain
 
     def place(value: float) -> float:
@@ -64,7 +64,7 @@ def _labelled(panel: Panel, points: list[ReferencePoint]) -> Rows:
 
 
 def spread_out(heights: list[float]) -> list[float]:
-    """Ascending heights in [0, 1], moved as little as needed to keep a label's gap between them."""
+    """Move ascending heights in [0, 1] apart, so that the distance between neighbours is at least LABEL_GAP."""
     moved: list[float] = []
     for height in heights:
         moved.append(max(height, moved[-1] + LABEL_GAP) if moved else height)
@@ -102,15 +102,15 @@ def _axis_with(values: list[float]) -> alt.Axis:
 
 
 def _color(names: list[str], shown: list[str]) -> alt.Color:
-    """A colour per model of the study; the legend names those that are shown."""
+    """One colour per model of the study. The legend lists only the models that are shown."""
     legend = alt.Legend(symbolType="stroke", symbolOpacity=1, values=shown) if shown else None
     return alt.Color("model:N", scale=alt.Scale(domain=names), legend=legend)
 
 
 def _tooltip(panel: Panel, several: bool) -> list[alt.Tooltip]:
-    """What a point tells: with its interval, where there are `several` seeds."""
+    """The tooltip of a point; it includes the interval if there are `several` seeds."""
     number = ".4g" if panel.log else ".4f"
-    # Of the nearest point, Vega-Lite finds only what has a format, even if it is text.
+    # In a tooltip of the nearest point, Vega-Lite shows a field only if it has a format, even if the field is text.
     text: Any = {"format": "s", "formatType": "toString"}
     x_title, steps = panel.x_title, panel.x_title == "step"
     return [
@@ -152,7 +152,7 @@ def _curves(panel: Panel, color: alt.Color, tooltip: list[alt.Tooltip], last_ste
     )
     means = alt.Chart(alt.NamedData(f"{panel.name}_means"))
     shown = means.transform_filter("isValid(datum.mean)").encode(x=x, y=y, color=color)
-    band = (  # of solid curves alone: more of them, and none can be told apart
+    band = (  # only for solid curves: with more bands, none could be distinguished
         means.transform_filter("isValid(datum.low)")
         .transform_filter(alt.FieldOneOfPredicate("name", [name for name in curves if name not in panel.dashed]))
         .transform_calculate(bottom=f"max(datum.low, {low!r})")
@@ -180,14 +180,14 @@ def _curves(panel: Panel, color: alt.Color, tooltip: list[alt.Tooltip], last_ste
 
 
 def _quarters(last_step: int) -> Any:
-    """Ticks at the quarters of a training whose length is round, so that its end has one."""
+    """Ticks at the quarters of the training if its length is a round number, so that the last step has a tick."""
     quarter, rest = divmod(last_step, 4)
     round_number = not rest and len(f"{quarter}".rstrip("0")) <= 2
     return {"values": [i * quarter for i in range(5)]} if round_number else {"tickCount": 4}
 
 
 def _reference_layers(panel: Panel, x: alt.X) -> list[Any]:
-    """Thin rules (or, where a reference varies along x, lines), labelled on the right."""
+    """Thin horizontal rules, or lines if a reference varies along x, labelled on the right."""
     data = alt.Chart(alt.NamedData(f"{panel.name}_references"))
     y = alt.Y("value:Q", scale=_value_scale(panel))
     tooltip = [alt.Tooltip("name:N", title="reference"), alt.Tooltip("value:Q", title=panel.y_title, format=".4g")]

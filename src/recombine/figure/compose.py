@@ -1,4 +1,4 @@
-"""Figures put together from their panels: one chart for each figure of a study, and its files."""
+"""Composes figures from their panels: one chart for each figure of a study, and its PNG and SVG files."""
 
 from collections import Counter
 from pathlib import Path
@@ -13,12 +13,12 @@ from recombine.figure.save import save_figure
 from recombine.study.collect import Study
 from recombine.study.series import models, supports, with_drawable_names
 
-WIDTH, HEIGHT, ROW = 235, 165, 24  # of a panel, and of a row of one
+WIDTH, HEIGHT, ROW = 235, 165, 24  # pixels: the width and height of a panel, and the height of a row
 TEXT = 14
 
 
 def figures(study: Study) -> dict[str, alt.ConcatChart]:
-    """Every figure for which there is data."""
+    """Every figure for which the study has data, by name."""
     main = (supports(study) or [""])[0]
     return {
         name: draw_figure(study, name)
@@ -28,7 +28,7 @@ def figures(study: Study) -> dict[str, alt.ConcatChart]:
 
 
 def write_figures(study: Study, directory: Path) -> list[Path]:
-    """Each figure as PNG and as SVG. The paths, in order."""
+    """Write each figure as PNG and SVG. Returns the paths, in order."""
     directory.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, figure in figures(study).items():
@@ -43,7 +43,7 @@ def _has_data(study: Study, panel: Panel, support: str) -> bool:
 
 
 def draw_figure(study: Study, name: str, support: str | None = None, columns: int = 2) -> alt.ConcatChart:
-    """One of `FIGURES`. `support` is the one of panels A to C: Connected+ unless the study has only others."""
+    """Draw one of `FIGURES`. `support` is that of panels A to C; the default is Connected+ if the study has it."""
     figure, study = FIGURES[name], with_drawable_names(study)
     chosen = support if support is not None else (supports(study) or [""])[0]
     data: dict[str, Rows] = {}
@@ -71,12 +71,12 @@ def draw_figure(study: Study, name: str, support: str | None = None, columns: in
         )
         .configure(**theme.config(models(study), size=TEXT))
     )
-    whole["datasets"] = data  # last: each method above copies the chart with all its data
+    whole["datasets"] = data  # set last, because each method above copies the chart with its data
     return whole
 
 
 def _settings(study: Study) -> list[str]:
-    """The sizes and the steps that all runs share."""
+    """A line with the sizes and the number of steps, if all runs share them."""
     tasks = [run.config.task for run in study.runs]
     sizes = {(task.episode_length, task.input_dim, task.hidden_dim) for task in tasks}
     steps = {run.num_steps for run in study.runs}
@@ -86,7 +86,7 @@ def _settings(study: Study) -> list[str]:
 
 
 def _below(panel: Panel, means: Rows) -> list[str]:
-    """In words, the curves that end below the panel's view."""
+    """A text for each curve that ends below the visible range of the panel."""
     last = {(row["model"], row["name"]): row for row in means if row["mean"] is not None}
     letter = panel.title.split("\u2002")[0]
     return [
@@ -97,7 +97,7 @@ def _below(panel: Panel, means: Rows) -> list[str]:
 
 
 def _reading(study: Study, below: list[str]) -> alt.Chart:
-    """How to read the results figure, in the place of its last panel."""
+    """The explanation of the results figure, drawn in place of a last panel."""
     counts = Counter((run.model, run.support) for run in study.runs if run.rows).values()
     fewest, most = min(counts, default=0), max(counts, default=0)
     told = f"{most}" if fewest == most else f"{fewest} to {most}"

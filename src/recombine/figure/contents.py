@@ -1,4 +1,4 @@
-"""Which figures there are, and the panels of each.
+"""The list of figures, and the panels of each.
 
 To add a figure, write its panels and add one entry to FIGURES.
 """
@@ -17,12 +17,12 @@ from recombine.study.series import FIGURE_REFERENCES, Series, finite
 from recombine.study.wording import SPLIT_WORDS
 from recombine.support.split import TEACHER_SPLITS
 
-DEEP_FLOORS = (0.0, -0.5, -1.0, -1.5)  # a wrong latent can do worse than none
+DEEP_FLOORS = (0.0, -0.5, -1.0, -1.5)  # with a wrong latent, a model can score far below 0
 FINE_FLOORS = (0.5, 0.0, -0.5)
 
 
 class Figure(NamedTuple):
-    """A figure's words and its panels, two in a row."""
+    """A figure's title, caption and panels. Panels are arranged two in a row."""
 
     title: str
     caption: str
@@ -89,7 +89,7 @@ def module_panels(study: Study) -> Iterator[Panel]:
 
 
 def latent_panels(study: Study) -> Iterator[Panel]:
-    """A model's own latent, replaced before it is executed."""
+    """Panels of the interventions that replace a model's own latent before it is executed."""
     words = {
         "inferred": "as inferred",
         "true": "the true latent",
@@ -111,7 +111,7 @@ def latent_panels(study: Study) -> Iterator[Panel]:
 
 
 def subspace_panels(study: Study) -> Iterator[Panel]:
-    """What a probe reads of the residual stream, set to something else. Untouched, it is the same after every block."""
+    """Panels of the interventions on the probe's subspace. The score without a change is shown once, not per block."""
     words = {"true": "the true code", "wrong": "a wrong code", "random": "a random change"}
     for split in TEACHER_SPLITS:
         series = []
@@ -127,12 +127,12 @@ def subspace_panels(study: Study) -> Iterator[Panel]:
 
 
 def point_name(point: int) -> str:
-    """A point of the residual stream."""
+    """The name of a point of the residual stream."""
     return "embedding" if point == 0 else f"block {point}"
 
 
 def _one_view(*groups: Callable[[Study], Iterable[Panel]]) -> Callable[[Study], list[Panel]]:
-    """The panels of all groups, with the same axis for the panels of one group, which are there to be compared."""
+    """The panels of all groups. Panels of one group get the same axis, so that they can be compared."""
 
     def make(study: Study) -> list[Panel]:
         found = []
@@ -148,13 +148,14 @@ def _one_view(*groups: Callable[[Study], Iterable[Panel]]) -> Callable[[Study], 
 FIGURES: Mapping[str, Figure] = {
     "results": Figure(
         "Generalisation to unseen combinations of modules",
-        "Lines are means over seeds; bands are the range of two seeds, or the 95 % interval of the mean of three or "
-        "more, and of solid lines alone. Grey rules are the references. What is beyond the axis is drawn at its edge.",
+        "Lines are means over seeds. Bands, drawn only for solid lines, show the range of two seeds, or the 95 % "
+        "interval of the mean of three or more. Grey rules are the references. Values beyond the axis are drawn at its "
+        "edge.",
         paper_panels,
     ),
     "masks": Figure(
         "R² of each mask at the last snapshot",
-        "One row per mask: a module takes part where the mask has a 1. Bars are intervals over seeds.",
+        "One row per mask: the modules marked 1 are active. Bars are intervals over seeds.",
         _one_view(mask_panels),
     ),
     "active_modules": Figure(
@@ -169,19 +170,19 @@ FIGURES: Mapping[str, Figure] = {
     ),
     "modules": Figure(
         "Modules recovered",
-        "Dots: R² of the recovered modules. Ticks: the ceiling, the most that could be recovered.",
+        "Dots: R² of the recovered modules. Ticks: the ceiling, the highest R² possible with this model's inference.",
         _one_view(module_panels),
     ),
     "interventions": Figure(
         "Replacing the code of the task",
-        "R² after the model's own code of the task is replaced by another, at the last snapshot.",
+        "R² after the model's own representation of the task is replaced by another, at the last snapshot.",
         _one_view(latent_panels, subspace_panels),
     ),
 }
 
 
 def all_panels(study: Study) -> dict[str, Panel]:
-    """Every panel, by name. Those of the results figure are always there, others where there is data."""
+    """Every panel, by name. Those of the results figure are always included, others only if there is data."""
     return {panel.name: panel for figure in FIGURES.values() for panel in figure.panels(study)}
 
 

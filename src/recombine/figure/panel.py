@@ -1,4 +1,4 @@
-"""One panel of a figure: its words, its numbers, and the view of its values."""
+"""One panel of a figure: its texts, its numbers, and the visible range of its values."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,14 +7,14 @@ from recombine.study.series import Series, X
 
 FLOORS = (0.0, -0.5)
 TRAINING_FLOORS = (0.5, *FLOORS)
-EARLY = 0.1  # of the training: what a model that has just begun scores does not decide the view
+EARLY = 0.1  # this fraction of the training does not influence the visible range
 R2 = "R²"
-SMALLEST = 1e-100  # of what a logarithm is drawn of
+SMALLEST = 1e-100  # smaller losses are not drawn on a logarithmic axis
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A panel's words and numbers. `by_support`: it shows one support's runs at a time."""
+    """The texts and numbers of a panel. With `by_support`, it shows the runs of one support at a time."""
 
     name: str
     title: str
@@ -31,7 +31,7 @@ class Panel:
 
 
 def r2_domain(series: Sequence[Series], floors: tuple[float, ...] = FLOORS) -> tuple[float, float]:
-    """The view of R²: up to 1, down to the first floor that holds all, and no further. What is lower is drawn there."""
+    """The visible range of R²: up to 1, and down to the first of `floors` below all values, or else to the last."""
     lowest = min((y for one in series for y in one.y if y is not None), default=0.0)
     return next((floor for floor in floors if lowest >= floor - 0.02), floors[-1]), 1.0
 
@@ -39,7 +39,7 @@ def r2_domain(series: Sequence[Series], floors: tuple[float, ...] = FLOORS) -> t
 def training_domain(
     series: Sequence[Series], references: Sequence[Series] = (), floors: tuple[float, ...] = TRAINING_FLOORS
 ) -> tuple[float, float]:
-    """The view of R² over training: of models that have learned something, and of the references beside them."""
+    """The visible range of R² over training, which ignores the start of training and includes the references."""
     last = max((step for one in series for step in one.x if isinstance(step, int)), default=0)
 
     def is_later(step: X) -> bool:
@@ -50,7 +50,7 @@ def training_domain(
 
 
 def loss_domain(series: Sequence[Series], largest: float | None) -> tuple[float, float]:
-    """The view of a loss: all of it, but no higher than `largest`."""
+    """The visible range of a loss: all values, but no higher than `largest`."""
     values = [y for one in series for y in one.y if y is not None and y > SMALLEST]
     if not values:
         return 0.01, 1.0

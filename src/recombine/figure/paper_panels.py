@@ -56,7 +56,7 @@ def paper_panels(study: Study) -> list[Panel]:
 
 
 def _panel_d(study: Study, ood: list[Series], ood_references: list[Series]) -> list[Panel]:
-    """On each support's own held-out masks, and on those outside both supports."""
+    """Panel D twice: on each support's own held-out masks, and on the masks outside both supports."""
 
     def compared(series: list[Series], named: bool = True) -> list[Series]:
         supports = [(one, study.runs[one.run].support) for one in series]
@@ -111,7 +111,7 @@ def _inferred_latent(row: MetricsRow) -> float | None:
 
 
 def _spread(row: MetricsRow) -> float | None:
-    """The mean of (y − context mean)² over the in-distribution episodes: the context mean's loss."""
+    """The mean of (y − context mean)² over the in-distribution episodes, which is the loss of the context mean."""
     masks = list((row.in_dist.masks or {}).values())
     episodes = sum(mask.episodes for mask in masks)
     return sum(mask.episodes * mask.spread for mask in masks) / episodes if episodes else None

@@ -1,4 +1,4 @@
-"""A chart as a file: PNG or SVG, equal charts as equal bytes, and no larger than need be."""
+"""Saves charts as PNG or SVG files. Equal charts give equal bytes."""
 
 import re
 import zlib
@@ -16,7 +16,7 @@ LABEL = b"Source\0"
 
 
 def save_figure(chart: alt.TopLevelMixin, *paths: Path) -> None:
-    """PNG (at twice the size, for dense screens) or SVG, by each name's ending; drawn once for all of them."""
+    """Save a chart to one or more files, as PNG (at double resolution) or SVG by their suffix. It is drawn once."""
     drawn = StringIO()
     chart.save(drawn, format="svg")
     svg = _renumber(drawn.getvalue())
@@ -29,15 +29,16 @@ def save_figure(chart: alt.TopLevelMixin, *paths: Path) -> None:
 
 
 def compressed(png: bytes) -> bytes:
-    """The same picture in less than half the bytes: the renderer compresses for speed."""
+    """The same PNG in less than half the bytes: the renderer compresses for speed."""
     chunks = _chunks(png)
     pixels = b"".join(data for name, data in chunks if name == b"IDAT")
     kept = [chunk for chunk in chunks if chunk[0] != b"IDAT"]
-    return _joined([*kept[:-1], (b"IDAT", zlib.compress(zlib.decompress(pixels), 9)), kept[-1]])  # before the end
+    # The last chunk marks the end of the file.
+    return _joined([*kept[:-1], (b"IDAT", zlib.compress(zlib.decompress(pixels), 9)), kept[-1]])
 
 
 def with_label(png: bytes, label: str) -> bytes:
-    """The same picture, and in its file a label of what it was drawn from."""
+    """The same PNG with a label in the file that says what it was drawn from."""
     first, *rest = _chunks(png)
     return _joined([first, (b"tEXt", LABEL + label.encode("ascii")), *rest])
 
@@ -48,7 +49,7 @@ def read_label(png: bytes) -> str | None:
 
 
 def _chunks(png: bytes) -> list[tuple[bytes, bytes]]:
-    """The parts of a PNG file: their names and what is in them."""
+    """The chunks of a PNG file: their names and contents."""
     found, at = [], len(SIGNATURE)
     while at < len(png):
         (size,) = unpack(">I", png[at : at + 4])
@@ -64,7 +65,7 @@ def _joined(chunks: list[tuple[bytes, bytes]]) -> bytes:
 
 
 def _renumber(svg: str) -> str:
-    """Vega numbers clip paths through all that a process draws; from 0 in each file, equal charts are equal files."""
+    """Number clip paths from 0 in each file. Vega counts them per process, so equal charts would give unequal files."""
     numbers: dict[str, int] = {}
     found = re.compile(r'(?<=id="clip)\d+(?=")|(?<=url\(#clip)\d+(?=\))')
     return found.sub(lambda match: str(numbers.setdefault(match[0], len(numbers))), svg)

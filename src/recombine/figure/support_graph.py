@@ -75,7 +75,7 @@ def _graph(support: Support) -> Any:
 
 
 def _list(support: Support) -> Any:
-    """One row per mask, a dot for each module it lets through."""
+    """One row per mask, with a dot for each active module."""
     rows = [(mask, TRAINED) for mask in support.masks] + [(mask, HELD_OUT) for mask in support.held_out]
     shown = rows[:MOST_ROWS]
     names = [format_mask(mask) for mask, _ in shown]

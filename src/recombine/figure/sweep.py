@@ -1,4 +1,4 @@
-"""Pictures of a sweep: every configuration as a line, and maps of the fields that matter most."""
+"""Figures of a sweep: a line for every configuration, and heat maps of the most important fields."""
 
 from itertools import combinations
 from typing import Any
@@ -10,13 +10,13 @@ from recombine.jobs.grid import short_names
 from recombine.study.sweep_results import SweepResults, value_text, varied
 
 WIDTH, HEIGHT, CELL = 760, 300, 46
-MOST_LINES = 500  # of more configurations, so many are drawn, evenly by rank
-PAIRED = 3  # of the most important fields, each pair has a map
+MOST_LINES = 500  # if there are more configurations, this many are drawn, spaced evenly by rank
+PAIRED = 3  # each pair of this many most important fields has a heat map
 SCHEME = "viridis"
 
 
 def sweep_figures(results: SweepResults, dark: bool = False) -> dict[str, Any]:
-    """Vega-Lite charts, by name; empty where nothing varies."""
+    """Vega-Lite charts, by name; empty if no field varies."""
     fields = varied(results)
     if not fields or not results.ranked:
         return {}
@@ -26,7 +26,7 @@ def sweep_figures(results: SweepResults, dark: bool = False) -> dict[str, Any]:
     drawn = {}
     for name, (chart, data) in found.items():
         drawn[name] = chart.configure(**theme.config([], dark))
-        drawn[name]["datasets"] = data  # last: each method of a chart copies it with all its data
+        drawn[name]["datasets"] = data  # set last, because each method of a chart copies its data
     return drawn
 
 
@@ -40,7 +40,7 @@ def _values(results: SweepResults, field: str) -> list[Any]:
 
 
 def _parallel(results: SweepResults, fields: list[str], dark: bool) -> tuple[Any, dict[str, Any]]:
-    """A value has a band of its axis to itself, in which the better configurations pass higher."""
+    """A parallel-coordinates plot. Each value has its own band on the axis; better configurations are higher in it."""
     by, title = _score(results)
     scores = [one.scores[by].mean for one in results.ranked]
     low, high = min(scores), max(scores)
@@ -76,14 +76,14 @@ def _parallel(results: SweepResults, fields: list[str], dark: bool) -> tuple[Any
     words = alt.Chart(alt.NamedData("labels")).encode(x=x, y=y, text="text:N")
     halo = words.mark_text(align="right", dx=-8, fontSize=12, stroke=tone["paper"], strokeWidth=5, strokeJoin="round")
     text = words.mark_text(align="right", dx=-8, fontSize=12, color=tone["ink"])
-    subtitle = "a line through its values, within a value the better ones higher; the dark one is the best"
+    subtitle = "each line connects the values of a configuration; at each value, better ones are higher; dark: the best"
     heading = alt.TitleParams("Every configuration", subtitle=subtitle)
     chart = alt.layer(every, best, halo, text).properties(width=WIDTH, height=HEIGHT, title=heading, padding=8)
     return chart, {"lines": lines, "labels": labels}
 
 
 def _maps(results: SweepResults) -> tuple[Any, dict[str, Any]]:
-    """The mean over all else, for each pair of the fields that matter most."""
+    """Heat maps for each pair of the most important fields: the mean over all other fields."""
     by, title = _score(results)
     chosen = [one.field for one in results.importance[:PAIRED]]
     charts, data = [], {}
@@ -114,6 +114,6 @@ def _maps(results: SweepResults) -> tuple[Any, dict[str, Any]]:
         )
         width, height = 62 * len(sort["a"]), CELL * len(sort["d"])
         charts.append(alt.layer(square, number).properties(width=width, height=height))
-    text = alt.TitleParams("The fields that matter most, in pairs", subtitle=f"{title} and over all other fields")
+    text = alt.TitleParams("The most important fields, in pairs", subtitle=f"{title} and over all other fields")
     whole = alt.concat(*charts, columns=2, spacing=36).resolve_scale(color="independent")
     return whole.properties(title=text, padding=8), data

@@ -1,8 +1,8 @@
-"""Colours and type of the report: one look for the files and for the page, light and dark."""
+"""The visual theme of all figures: colours and fonts, light and dark."""
 
 from typing import Any
 
-# Okabe and Ito: safe for colour-blind eyes. On dark paper the same hues, lighter.
+# The palette of Okabe and Ito, safe for colour-blind readers. On a dark background, the same hues are lighter.
 BLUE, ORANGE, INK, PAPER = "#0072b2", "#d55e00", "#1c2733", "#ffffff"
 FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, DejaVu Sans, sans-serif"
 KNOWN = {"transformer": (BLUE, "#56b4e9"), "hypertransformer": (ORANGE, "#ff9a57"), "informed": ("#009e73", "#35c99f")}
@@ -12,14 +12,14 @@ DARK = {"ink": "#e8edf2", "soft": "#aab5c0", "grid": "#2f3943", "paper": "#161c2
 
 
 def colors(models: list[str], dark: bool = False) -> list[str]:
-    """A colour per model, which does not depend on the paper's other models being there."""
+    """The colour of each model. A model of ours has the same colour in every study."""
     custom = [name for name in models if name not in KNOWN]
     pairs = KNOWN | {name: CUSTOM[i % len(CUSTOM)] for i, name in enumerate(custom)}
     return [pairs[name][dark] for name in models]
 
 
 def config(models: list[str], dark: bool = False, size: int = 13) -> dict[str, Any]:
-    """Vega-Lite's configuration: all of a chart's look that is not its data. `size` is the text's, in pixels."""
+    """Vega-Lite's configuration of colours, fonts and axes. `size` is the font size in pixels."""
     tone = DARK if dark else LIGHT
     return {
         "background": tone["paper"],

@@ -1,1 +1,1 @@
-"""Many runs: which ones, in what order, and where they are executed."""
+"""Many runs: which runs to make, in what order, and where to execute them."""

@@ -1,4 +1,4 @@
-"""The catalog: which runs make which panel of the paper's figures."""
+"""The catalog: the runs that reproduce each panel of the paper's figures."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,17 +12,17 @@ from recombine.config.toml import override
 from recombine.errors import InputError
 
 (BOTTLENECK,) = SHIPPED
-CUSTOM = "custom"  # the table of changes to the custom model
+CUSTOM = "custom"  # the name of the table with changes to the custom model
 
 
 def safe_name(name: str) -> str:
-    """A support's name as a part of a file name: it is the user's, and may be anything."""
+    """A support's name, made safe for a file name. The user chose it, so it may contain anything."""
     return re.sub(r"[^\w+.-]", "_", name)[:60].lstrip(".")
 
 
 @dataclass(frozen=True)
 class CatalogRun:
-    """One run, and the panels it is for."""
+    """One run, and the panels that need it."""
 
     config: Config
     panels: str
@@ -36,14 +36,14 @@ class CatalogRun:
 def catalog(
     preset: Preset, changes: Mapping[str, Any], seeds: Sequence[int], custom: CustomModelConfig | None = None
 ) -> list[CatalogRun]:
-    """The runs of a reproduction, in the order in which they are worth most.
+    """The runs of a reproduction, the most important first.
 
-    First both models on the main support (panels A, B, C and the appendix), for every seed; then on the connected and
-    the disconnected one (panel D); then what answers the question behind them: the transformer that is given the
-    latent, and the bottleneck without a hypernetwork. A custom model goes with the paper's two.
+    First both models on the main support (panels A, B, C and the appendix), for every seed. Then both models on the
+    connected and the disconnected support (panel D). Then two ablations: the transformer that is given the latent, and
+    the bottleneck without a hypernetwork. A custom model is trained wherever the paper's two models are.
     """
     if CUSTOM in changes and custom is None:
-        raise InputError(CUSTOM, changes[CUSTOM], "changes to a custom model, and no --model names one")
+        raise InputError(CUSTOM, changes[CUSTOM], "has changes to a custom model, but no --model names one")
     configs = {kind: _config(preset, kind, changes) for kind in MODEL_CONFIGS}
     models = [*configs.values(), *([_custom_config(preset, custom, changes)] if custom else [])]
     support = configs["transformer"].task.support
@@ -58,7 +58,7 @@ def catalog(
         options = tuple(asdict(hyper.model).items())
         entries.append(CatalogRun(replace(hyper, model=CustomModelConfig(BOTTLENECK, options)), "bottleneck"))
     if custom and len({entry.name for entry in entries}) < len(entries):
-        raise InputError("model", custom.kind, f"{custom.label} is the name of a model of ours; rename the class")
+        raise InputError("model", custom.kind, f"Recombine has its own model {custom.label}; rename the class")
     ranks = list(dict.fromkeys(entry.panels for entry in entries))
     return [
         replace(entry, config=replace(entry.config, seed=seed))
@@ -70,18 +70,18 @@ def catalog(
 
 
 def _config(preset: Preset, kind: str, changes: Mapping[str, Any]) -> Config:
-    """The preset, then the changes to all models, then those under a model's own name."""
+    """The preset with the changes to all models, then with the changes to this model alone."""
     shared = {name: value for name, value in changes.items() if name not in (*MODEL_CONFIGS, CUSTOM)}
     _refuse_kind("model.kind", shared)
     return _override_alone(override(preset_config(preset, kind), shared), kind, changes)
 
 
 def _override_alone(config: Config, name: str, changes: Mapping[str, Any]) -> Config:
-    """With the changes to one model alone."""
+    """The configuration with the changes to one model alone."""
     alone = _changes_alone(name, changes)
     try:
         return override(config, alone)
-    except InputError as error:  # named as the user wrote it
+    except InputError as error:  # name the field as the user wrote it
         raise InputError(f"{name}.{error.field}", error.value, error.expected) from error
 
 
@@ -90,7 +90,7 @@ def _changes_alone(name: str, changes: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(alone, Mapping):
         raise InputError(name, alone, f"a table of changes to one model alone, such as [{name}.model]")
     if only := sorted(alone.keys() - {"model", "optimizer"}):
-        raise InputError(f"{name}.{only[0]}", alone[only[0]], "the models share it; only model and optimizer differ")
+        raise InputError(f"{name}.{only[0]}", alone[only[0]], "models share it; only model and optimizer may differ")
     _refuse_kind(f"{name}.model.kind", alone)
     return alone
 
@@ -106,4 +106,4 @@ def _custom_config(preset: Preset, custom: CustomModelConfig, changes: Mapping[s
 
 def _refuse_kind(field: str, changes: Mapping[str, Any]) -> None:
     if isinstance(model := changes.get("model"), Mapping) and "kind" in model:
-        raise InputError(field, model["kind"], "the catalog says which models are trained; leave it out")
+        raise InputError(field, model["kind"], "the catalog determines which models are trained; leave it out")

@@ -1,4 +1,4 @@
-"""How long runs would take on this machine: some steps of some of them are timed."""
+"""Estimates how long runs would take on this machine, by timing a few steps of some of them."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,21 +14,23 @@ from recombine.train.loop import train
 from recombine.train.step import compiled_part, config_tasks, init_state
 
 SECONDS_OF_STEPS = 2.0
-FORWARD = 0.4  # of a step's time an episode takes that is only read: 0.28 to 0.40 in runs of `quick`
+FORWARD = 0.4  # the time to evaluate an episode, relative to training on it: 0.28 to 0.40 in runs of `quick`
 MOST_TIMED = 8
 
 
 class Cost(NamedTuple):
-    """Of one run, in seconds: until the first step is done, and of a step."""
+    """The seconds that a run takes until its first step is done, and for each further step."""
 
     start: float
     step: float
 
 
 def seconds_per_run(configs: Sequence[Config], say: Callable[[str], None]) -> list[float]:
-    """Configurations of equal cost are timed once; where they are many, a few are, and the others placed between them.
+    """The estimated seconds of each run.
 
-    A run's references and its scorecard are not in it: minutes at the paper's size, of hours.
+    Configurations of equal cost are timed once. If there are many, a few are timed, and the others are interpolated by
+    their number of operations. References and scorecards are not included: they take minutes at the paper's size, where
+    training takes hours.
     """
     examples = {_shape(config): config for config in reversed(configs)}
     costs = _costs(examples, say)
@@ -36,7 +38,7 @@ def seconds_per_run(configs: Sequence[Config], say: Callable[[str], None]) -> li
 
 
 def _shape(config: Config) -> Config:
-    """The configuration without all that the time of a step does not depend on."""
+    """The configuration without the fields that the time of a step does not depend on."""
     plain = OptimizerConfig(batch_size=config.optimizer.batch_size, weight_decay=0.0)
     return replace(compiled_part(config), optimizer=plain)
 
@@ -78,6 +80,6 @@ def _time(config: Config) -> Cost:
 
 
 def total_seconds(each: Iterable[float], workers: int) -> float:
-    """With so many at a time: no less than the longest of them."""
+    """The total time with `workers` runs at a time, which is at least that of the longest run."""
     each = list(each)
     return max(sum(each) / workers, max(each, default=0.0))

@@ -1,4 +1,4 @@
-"""The work of a job, in this process: train, then measure; or compute references."""
+"""Executes one job in this process: train and measure runs, or compute references."""
 
 import time
 from collections.abc import Callable, Generator
@@ -21,7 +21,7 @@ Tell = Callable[[News], None]
 
 
 def execute_job(job: Job, stop: StopSignal, tell: Tell) -> None:
-    """Do what a job says. `tell` hears how far it is."""
+    """Execute a job. `tell` is called with news of its progress."""
     from recombine.config.schema import Config
     from recombine.config.toml import override, parse_toml
     from recombine.model.custom import import_model
@@ -51,12 +51,12 @@ def execute_job(job: Job, stop: StopSignal, tell: Tell) -> None:
 
     told, diverged = 0.0, None
     try:
-        with closing(_patiently(train, stop)) as reports:
+        with closing(_wait_while_in_use(train, stop)) as reports:
             for report in reports:
                 if time.monotonic() - told >= SECONDS_BETWEEN_NEWS or report.step == configs[0].optimizer.num_steps:
                     told = time.monotonic()
                     tell(News(kind="progress", step=report.step, loss=report.loss, row=report.row))
-    except ArithmeticError as error:  # of runs that were trained together, others may be done
+    except ArithmeticError as error:  # other runs of the same vmapped program may be done
         diverged = error
     if stop.requested():
         return
@@ -67,7 +67,7 @@ def execute_job(job: Job, stop: StopSignal, tell: Tell) -> None:
 
 
 def _measure(job: Job, paths: list[Path], say: Callable[[str], None], writing: Writing) -> None:
-    """What is measured of each run that is done."""
+    """Make the measurements that the job asks for, for each of its runs that is done."""
     from recombine.jobs.selection import store_selection
     from recombine.run.examine import scorecard_of
     from recombine.run.load import load_model
@@ -86,10 +86,10 @@ def _measure(job: Job, paths: list[Path], say: Callable[[str], None], writing: W
                     store_selection(path, trained, writing)
 
 
-def _patiently(
+def _wait_while_in_use(
     train: "Callable[[], Generator[Progress, None, None]]", stop: StopSignal
 ) -> "Generator[Progress, None, None]":
-    """Wait for a run that is in use: the worker of a coordinator that was killed may still be saving it."""
+    """Train, but wait while the run is in use: the worker of a killed coordinator may still be saving it."""
     deadline = time.monotonic() + SECONDS_OF_PATIENCE
     while not stop.requested():
         training = train()

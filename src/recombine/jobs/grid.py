@@ -1,8 +1,8 @@
-"""Grids: which configurations a sweep is made of.
+"""Grids: the configurations of a sweep.
 
-A grid file is TOML. `[grid]` names fields and their values, and every combination is a configuration. `[each]` names
-fields, too, but only one of them is changed at a time: the configuration without a change, and each single change.
-`[[exclude]]` names combinations to leave out. Whatever else is in the file changes all configurations alike.
+A grid file is TOML. `[grid]` lists fields and their values; every combination is a configuration. `[each]` also lists
+fields and values, but changes only one of them at a time: it adds the unchanged configuration and each single change.
+`[[exclude]]` lists combinations to leave out. All other tables are changes to every configuration.
 
     [grid]
     "model.embed_dim" = [16, 32]
@@ -33,16 +33,16 @@ from recombine.errors import InputError, suggestion
 from recombine.record.sweep import SweepLine
 
 MOST_CONFIGURATIONS = 100_000
-OWN_TABLES = ("grid", "each", "exclude")  # of a grid file; the others are a configuration's
-LONGEST_NAME = 160  # of a directory's 255 bytes, which a file system allows
+OWN_TABLES = ("grid", "each", "exclude")  # of a grid file; all other tables are those of a configuration
+LONGEST_NAME = 160  # characters; file systems allow 255 bytes
 
 GridPoint = Mapping[str, Any]
-"""The fields in which a configuration of the grid differs from the others, and their values."""
+"""The values of the fields that the grid varies, for one configuration."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """What a grid file says."""
+    """The content of a grid file."""
 
     fields: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     each: Mapping[str, Sequence[Any]] = field(default_factory=dict)
@@ -69,14 +69,14 @@ class SweepRun:
     point: GridPoint
 
     def line(self) -> SweepLine:
-        """The run as `sweep.jsonl` lists it."""
+        """The run's line in `sweep.jsonl`."""
         seed = self.config.seed
         configuration = self.name.removesuffix(f"-seed{seed}")
         return SweepLine(self.name, configuration, seed, dict(self.point), self.config.optimizer.num_steps)
 
 
 def paper_grid(kind: str) -> Grid:
-    """Table 3: all that the paper searched for one of its two models."""
+    """Table 3: the paper's hyperparameter search for one of its two models."""
     fields: dict[str, Sequence[Any]] = {
         "model.kind": (kind,),
         "model.embed_dim": paper.EMBED_DIM.sweep,
@@ -137,7 +137,7 @@ def parse_grid(tables: Mapping[str, Any]) -> Grid:
             values = fields[name] if name in fields else each[name]
             if not any(_is(value, one[name]) for value in values):
                 shown = ", ".join(map(value_name, values))
-                raise InputError(f"exclude.{name}", one[name], f"not a value of the grid's, which has {shown}")
+                raise InputError(f"exclude.{name}", one[name], f"not a value in the grid, which has {shown}")
         if len(one.keys() & each.keys()) > 1:
             raise InputError("exclude", one, "of [each], only one field is changed at a time; name one of them")
         if not one:
@@ -146,7 +146,7 @@ def parse_grid(tables: Mapping[str, Any]) -> Grid:
 
 
 def _check_fields(fields: Mapping[str, Any], each: Mapping[str, Any], rest: Mapping[str, Any]) -> None:
-    """A field is named once, and is not a table of others."""
+    """Refuse fields that are named twice, or that contain another field."""
     if "seed" in rest:
         raise InputError("seed", rest["seed"], "seeds are named on the command line: --seed and --seeds")
     names = [*fields, *each]
@@ -179,7 +179,7 @@ def _fields(table: str, given: Any) -> dict[str, list[Any]]:
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Fields by their full names, whether they are written "model.embed_dim" or in a table of their own."""
+    """Fields by their full names, whether written as "model.embed_dim" or as a nested table."""
     for name, value in table.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{name}.")
@@ -188,9 +188,9 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 
 def sweep_runs(grid: Grid, preset: Preset, seeds: Sequence[int], sample: int | None = None) -> list[SweepRun]:
-    """Every configuration of the grid, each with every seed; all of one seed before the next.
+    """Every configuration of the grid with every seed; all configurations of one seed come before the next seed.
 
-    `sample`: so many configurations, drawn at random; the same ones every time.
+    `sample` limits this to a random subset of that many configurations, the same subset every time.
     """
     points: list[GridPoint] = []
     for point in grid.points():
@@ -204,7 +204,7 @@ def sweep_runs(grid: Grid, preset: Preset, seeds: Sequence[int], sample: int | N
         points = [points[i] for i in chosen]
     configs: dict[Config, GridPoint] = {}
     for point in points:
-        configs.setdefault(_config(grid, preset, point), point)  # a single change to what it is anyway: once
+        configs.setdefault(_config(grid, preset, point), point)  # with [each], some may be equal: keep one
     shown = [name for name in (*grid.fields, *grid.each) if name != "model.kind"]
     runs = [
         SweepRun(f"{_name(config, point, shown)}-seed{seed}", replace(config, seed=seed), point)
@@ -238,23 +238,23 @@ def _config(grid: Grid, preset: Preset, point: GridPoint) -> Config:
 
 
 def _is(value: Any, named: Any) -> bool:
-    """Whether a value is the one that [[exclude]] names: a support that is written out, by its name."""
+    """Whether a value is the one that [[exclude]] names. A support that is written out is named by its name."""
     return value == named or (isinstance(value, Mapping) and value.get("name") == named)
 
 
 def value_name(value: Any) -> str:
-    """How a field's value is called: a support that is written out has a name of its own."""
+    """The name of a field's value. A support that is written out has its own name."""
     return str(value["name"] if isinstance(value, Mapping) and "name" in value else value)
 
 
 def short_names(fields: Sequence[str]) -> dict[str, str]:
-    """A field is told by its last word where that is enough."""
+    """Short names of fields: the last word, if no other field has the same."""
     last = [name.rpartition(".")[2] for name in fields]
     return {name: (short if last.count(short) == 1 else name) for name, short in zip(fields, last, strict=True)}
 
 
 def _name(config: Config, point: GridPoint, shown: Sequence[str]) -> str:
-    """The model and the values, fit for a directory's name."""
+    """The name of a configuration: the model and the values, made safe for a directory name."""
     words = short_names(shown)
     values = ",".join(f"{words[name]}={_safe(point[name])}" for name in shown if name in point)
     if len(values) > LONGEST_NAME:

@@ -1,4 +1,4 @@
-"""From runs that are wanted to the jobs that are still to be done."""
+"""Plans the jobs that are still needed for a set of runs."""
 
 import hashlib
 from collections.abc import Hashable, Iterable, Mapping
@@ -21,9 +21,9 @@ from recombine.train.step import compiled_part
 def jobs_to_do(
     wanted: Mapping[str, Config], out: Path, after: Iterable[After], resume_anyway: bool = False
 ) -> list[Job]:
-    """The runs in order, and before the first that needs them, the references of its seed and support.
+    """The missing runs in order. A job for the references of a seed and support precedes the first run that needs them.
 
-    Not all references first: the workers would all compile the same programs, each for itself.
+    Not all references come first: the workers would all compile the same programs at once.
     """
     after = tuple(after)
     jobs: dict[str, Job] = {}
@@ -48,7 +48,7 @@ def jobs_to_do(
 
 
 def put_together(jobs: Iterable[Job], wanted: Mapping[str, Config], most: int) -> list[Job]:
-    """With runs of one shape as one job, up to `most` of them, at the place of the first."""
+    """Merge same-shape runs into jobs of up to `most` runs each. A merged job takes the place of its first run."""
     found: list[Job] = []
     open_groups: dict[Hashable, int] = {}
     for job in jobs:
@@ -67,14 +67,14 @@ def put_together(jobs: Iterable[Job], wanted: Mapping[str, Config], most: int) -
 
 
 def check_same(wanted: Mapping[str, Config], out: Path) -> None:
-    """Refuse, before anything starts, a directory that has runs of the same names and other settings."""
+    """Refuse a directory whose runs have the same names but other settings, before anything starts."""
     for name, config in wanted.items():
         path = out / name
         if not (path / CONFIG).is_file():
             continue
         if changed := differences(config_tables(run_config(path)), config_tables(config)):
             shown = "; ".join(f"{field}: {old} → {new}" for field, (old, new) in changed.items())
-            expected = f"a run of other settings is there ({shown}); name another --out (or --resume-anyway)"
+            expected = f"a run with other settings is there ({shown}); name another --out (or --resume-anyway)"
             raise InputError("out", str(path), expected)
 
 

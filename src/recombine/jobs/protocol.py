@@ -1,4 +1,4 @@
-"""A job, which a coordinator gives to a worker, and the news that comes back. Both are JSON."""
+"""The messages between coordinator and worker: a job, and the news that comes back. Both are JSON."""
 
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -9,52 +9,52 @@ from recombine.errors import InputError, InUse
 from recombine.record.codec import Record
 from recombine.record.score import MetricsRow
 
-MOST_SHAPES = 8  # whose programs a process keeps: each takes some 70 MB
-ERRORS = (InputError, OSError, ArithmeticError, MemoryError)  # what ends a job, and not the process it is in
+MOST_SHAPES = 8  # shapes whose compiled programs a process keeps: each takes some 70 MB
+ERRORS = (InputError, OSError, ArithmeticError, MemoryError)  # errors that end a job, but not its worker
 
 After = Literal["scorecard", "selection"]
-"""What is measured when a run is done."""
+"""The measurements to make when a run is done."""
 NewsKind = Literal["started", "progress", "said", "done", "failed", "interrupted"]
 
 
 class JobPart(Record, frozen=True):
-    """One run of a job: its configuration (TOML) and its directory. For references: the directory `references`."""
+    """One run of a job: its configuration (TOML) and its directory; for references, the directory `references`."""
 
     config: str
     path: str
 
 
 class Job(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """Train one run, or several by one vmapped program; or compute the references of some runs."""
+    """Train one run, or several in one vmapped program, or compute the references of a seed and support."""
 
     name: str
-    """For people to read."""
+    """The name to display."""
     kind: Literal["train", "references"]
     parts: tuple[JobPart, ...]
     custom: str | None = None
-    """The class that has to be imported, if the model is a custom one."""
+    """The class to import, if the model is a custom model."""
     resume_anyway: bool = False
     after: tuple[After, ...] = ()
     shape: str | None = None
-    """The same for runs that take the same compiled programs."""
+    """Equal for runs that use the same compiled programs."""
 
     @property
     def path(self) -> Path:
-        """Of the first run."""
+        """The directory of the first run."""
         return Path(self.parts[0].path)
 
     def resolved(self) -> "Job":
-        """With absolute paths, for processes that start elsewhere."""
+        """The same job with absolute paths, for processes in other directories."""
         return self.moved([Path(part.path).resolve() for part in self.parts])
 
     def moved(self, paths: list[Path]) -> "Job":
-        """The same job, its runs in other directories."""
+        """The same job with its runs in other directories."""
         parts = tuple(JobPart(part.config, str(path)) for part, path in zip(self.parts, paths, strict=True))
         return msgspec.structs.replace(self, parts=parts)
 
 
 class News(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of a job, or how far it is."""
+    """The progress or the outcome of a job."""
 
     kind: NewsKind
     step: int | None = None
@@ -62,33 +62,33 @@ class News(Record, frozen=True, kw_only=True, omit_defaults=True):
     row: MetricsRow | None = None
     """The newest row of metrics."""
     text: str | None = None
-    """Of `said`."""
+    """For `said`."""
     error: str | None = None
-    """Of `failed`."""
+    """For `failed`."""
     hopeless: bool = False
-    """The job would only fail again: it depends on its configuration alone."""
+    """The job would only fail again, because the error depends on its configuration alone."""
     process_ended: bool = False
-    """The worker itself has ended."""
+    """Whether the worker process itself has ended."""
 
 
 class JobEvent(NamedTuple):
-    """News of a job."""
+    """A job, and news of it."""
 
     job: Job
     news: News
 
 
 def failure(error: BaseException) -> News:
-    """The news of an error."""
+    """The news that an error ended a job."""
     hopeless = isinstance(error, InputError | ArithmeticError) and not isinstance(error, InUse)
     return News(kind="failed", error=str(error) or type(error).__name__, hopeless=hopeless)
 
 
 def retried(job: Job, news: News) -> JobEvent:
-    """The news that a job is tried once more."""
-    return JobEvent(job, News(kind="said", text=f"{news.error or 'the worker was ended'}; once more"))
+    """The news that a job is tried again."""
+    return JobEvent(job, News(kind="said", text=f"{news.error or 'the worker was ended'}; trying again"))
 
 
 def keep_shape(kept: set[str], shape: str) -> set[str]:
-    """The shapes whose programs a process has after one more, if it forgets them all when there are too many."""
+    """The shapes whose programs a process has after one more job. When there are too many, it drops all others."""
     return kept | {shape} if shape in kept or len(kept) < MOST_SHAPES else {shape}

@@ -1,7 +1,7 @@
-"""What a sweep selects by: a finished run's scores on episodes that nothing is reported on.
+"""The scores by which a sweep selects: those of finished runs on episodes that no reported score uses.
 
-The paper selects by the R² on held-out masks. The winner's score on the episodes it was selected by is too good, the
-more so the more configurations there are; so these episodes have a stream of their own.
+The paper selects by the R² on held-out masks. The winner's score on the episodes that selected it is biased upwards,
+more so with more configurations. So the episodes for selection have their own random stream.
 """
 
 from contextlib import nullcontext
@@ -26,7 +26,7 @@ from recombine.task.teacher import config_teacher
 
 
 def selection_scores(config: Config, model: Model) -> SelectionScores:
-    """In distribution, and out of it where masks are held out."""
+    """The scores for selection: in distribution, and out of distribution if masks are held out."""
     teacher, found = config_teacher(config), {}
     for split in TEACHER_SPLITS:
         if split in evaluation_splits(config):
@@ -36,12 +36,12 @@ def selection_scores(config: Config, model: Model) -> SelectionScores:
 
 
 def store_selection(run: Path, trained: TrainedModel, writing: Writing = nullcontext) -> None:
-    """Measured on the newest checkpoint, unless they are there."""
+    """Measure and store the scores of the newest checkpoint, unless they are stored already."""
     source = open_run(run)
     if selection_is_stored(source, trained.config, trained.step):
         return
     row, report = last_row(source), SelectionScores()
-    if row is not None and row.step == trained.step:  # so that the results of a sweep need read nothing else
+    if row is not None and row.step == trained.step:  # the results of a sweep then need no other file
         report = SelectionScores(_without_masks(row.in_dist), _without_masks(row.ood))
     selected = selection_scores(trained.config, trained.model)
     selection = Selection(SELECTION_FORMAT, trained.step, selected, report)
@@ -49,7 +49,7 @@ def store_selection(run: Path, trained: TrainedModel, writing: Writing = nullcon
 
 
 def selection_is_stored(source: RunSource, config: Config, step: int) -> bool:
-    """Whether the scores of this step are there, whole, and measured by this code."""
+    """Whether intact scores of this step are stored that the current code measured."""
     try:
         stored = read_selection(source)
     except InputError:  # damaged: measured again

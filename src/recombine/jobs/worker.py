@@ -1,8 +1,8 @@
-"""`python -m recombine.jobs.worker`: jobs, one after the other, in a process of its own.
+"""`python -m recombine.jobs.worker`: a process that executes jobs one after the other.
 
-A job comes as a line of JSON on stdin, news goes out as lines of JSON on stdout. When stdin closes, whoever started the
-worker is gone or has no more to do, and it saves and leaves, as on SIGTERM. One process for many jobs: what it has
-compiled for one it has for the next.
+It reads each job as a line of JSON from stdin, and writes news as lines of JSON to stdout. When stdin closes, the
+coordinator is gone or has no more jobs: the worker saves and exits, as on SIGTERM. One process executes many jobs, so
+that programs compiled for one job serve the next.
 """
 
 import os
@@ -25,7 +25,7 @@ events: IO[str] = sys.stdout
 
 def main() -> int:
     global events
-    events = os.fdopen(os.dup(1), "w", encoding="utf-8")  # a user's model may print: that goes to stderr
+    events = os.fdopen(os.dup(1), "w", encoding="utf-8")  # a custom model may print: redirect that to stderr
     os.dup2(2, 1)
     stay_nice()
     prepare(threads=1)
@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def forget(shapes: set[str], shape: str | None) -> set[str]:
-    """Drop the compiled programs before there are too many: each takes memory."""
+    """Clear the compiled programs when there are too many, because each takes memory. Returns the shapes still kept."""
     if shape is None:
         return shapes
     kept = keep_shape(shapes, shape)
@@ -58,8 +58,8 @@ def forget(shapes: set[str], shape: str | None) -> set[str]:
 
 
 def stay_nice() -> None:
-    """A process that leads a session is scheduled in a group of its own, to which its niceness means nothing on Linux:
-    the group has one, too."""
+    """Apply the process's niceness to its scheduling group as well. On Linux a session leader gets its own group, and
+    between groups only the group's niceness counts."""
     niceness = os.getpriority(os.PRIO_PROCESS, 0)
     if niceness > 0:
         with suppress(OSError):
@@ -67,7 +67,7 @@ def stay_nice() -> None:
 
 
 def _receive(jobs: "queue.Queue[Job]") -> None:
-    """However it ends, nothing more will come, and the worker leaves."""
+    """Read jobs from stdin. When stdin ends, for whatever reason, the worker exits."""
     try:
         for line in sys.stdin.buffer:
             try:

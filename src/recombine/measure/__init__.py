@@ -1,1 +1,1 @@
-"""What is measured: scores, and the references every score is read against."""
+"""Measures of a trained model: scores, probes, interventions, and the references to compare them with."""

@@ -1,6 +1,6 @@
-"""How exactly the construction equals the hypernetwork.
+"""The error of the explicit construction: how closely it reproduces the hypernetwork.
 
-Paper: Appendix A.2 (app:hnet_construction); the claim that a transformer is expressive enough.
+Paper: Appendix A.2 (app:hnet_construction), the claim that a transformer is expressive enough.
 """
 
 from math import sqrt
@@ -17,7 +17,7 @@ from recombine.numerics import exact_jit
 
 
 class ConstructionError(NamedTuple):
-    """The largest error over the trials, and the largest output to read it against."""
+    """The largest error over the trials, and the largest output to compare it with."""
 
     max_abs_error: float
     max_abs_output: float
@@ -28,8 +28,8 @@ def construction_error(
 ) -> ConstructionError:
     """Build the linear transformer for `trials` random hypernetworks, each with its own x and z, and compare.
 
-    θ and A are scaled so that W(z) x and the outputs are of order one. The hypernetwork is evaluated by NumPy in
-    float64, on the very numbers the transformer was given.
+    θ and A are scaled so that W(z) x and the outputs are of order one. NumPy evaluates the hypernetwork in float64, on
+    exactly the numbers that the transformer was given.
     """
     rng = np.random.default_rng(seed)
     theta = rng.normal(size=(trials, num_modules, hidden_dim, input_dim)) / sqrt(num_modules * input_dim)

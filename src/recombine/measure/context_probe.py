@@ -1,8 +1,8 @@
-"""The probe's other readings: it reads the context's tokens, not the read-out's.
+"""Probes of the context's tokens: two alternative readings of the paper's probe, which reads the last token here.
 
-"The residual stream" can also mean that of the context: each of its tokens an example of its own, or their mean one per
-episode. All tokens of all episodes would not fit in memory, and need not: ridge regression and its R² are functions of
-the moments.
+The paper's "residual stream" may also mean the tokens of the context. Then either each context token is an example for
+the regression, or the mean of an episode's context tokens is. All tokens of all episodes would not fit in memory, but
+they need not: ridge regression and its R² depend only on second moments.
 """
 
 from typing import NamedTuple
@@ -40,14 +40,14 @@ class TokenDecoded(NamedTuple):
 
 
 class TokenProbes(Record, frozen=True):
-    """By what is an example: each token of the context, or the mean of a context's tokens."""
+    """The probe's scores when an example is each context token, and when it is the mean of a context's tokens."""
 
     each: PointScores
     mean: PointScores
 
 
 def measure_token_probes(evaluated: EvaluatedModel) -> TokenProbes | None:
-    """None for a model that shows no residual stream."""
+    """None for a model that returns no residual stream."""
     fitted_on = token_moments(evaluated.model, evaluated.fit_episodes)
     if fitted_on is None:
         return None
@@ -60,13 +60,13 @@ def measure_token_probes(evaluated: EvaluatedModel) -> TokenProbes | None:
 
 
 def token_moments(model: Model, episodes: Episode) -> Moments | None:
-    """None for a model that tells nothing of its residual stream."""
+    """The moments over the context tokens. None for a model that returns no residual stream."""
     found = _chunk_moments(model, episodes)
     return None if found is None else Moments(*(np.asarray(sums, np.float64).sum(axis=0) for sums in found))
 
 
 def score_token_probe(fitted_on: Moments, scored_on: Moments, latent_dim: int) -> TokenDecoded:
-    """Fitted on the moments of some episodes, scored on those of others."""
+    """R² of a probe that is fitted on the moments of some episodes and scored on those of others."""
     return TokenDecoded(
         *(
             tuple(_score(fit, other, latent_dim) for fit, other in zip(one, another, strict=True))
@@ -97,7 +97,7 @@ def _score(fitted_on: np.ndarray, scored_on: np.ndarray, latent_dim: int) -> flo
     centred = fitted_on - np.outer(fitted_on[-1], fitted_on[-1]) / fitted_on[-1, -1]
     weights = np.linalg.solve(centred[h, h] + PROBE_STRENGTH * np.eye(width), centred[h, z])
     mean = fitted_on[-1] / fitted_on[-1, -1]
-    # The error z − h weights − intercept is (h, z, 1) B: its squares are the diagonal of Bᵀ (moments) B.
+    # The error z − h weights − intercept is (h, z, 1) B, so the sums of its squares are the diagonal of Bᵀ (moments) B.
     B = np.concatenate([-weights, np.eye(latent_dim), -(mean[z] - mean[h] @ weights)[None]])
     spread = np.trace((scored_on - np.outer(scored_on[-1], scored_on[-1]) / scored_on[-1, -1])[z, z])
     return float(1 - np.trace(B.T @ scored_on @ B) / spread) if spread > 0 else None

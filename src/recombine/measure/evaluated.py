@@ -1,4 +1,4 @@
-"""A trained model as measures see it: with its teacher, its episodes, its outputs on them."""
+"""The input of a measure: a trained model, its teacher, its evaluation episodes, and its outputs on them."""
 
 from functools import cached_property
 
@@ -13,9 +13,9 @@ from recombine.task.teacher import config_teacher
 
 
 class EvaluatedModel:
-    """What a measure is given: `measure(evaluated) -> record`, or None where the model lacks what is measured.
+    """The argument of every measure: `measure(evaluated) -> record`, or None if the model cannot be measured that way.
 
-    Episodes and outputs are computed when a measure first asks for them, and kept for the next measure.
+    Episodes and outputs are computed when a measure first needs them, and cached for the next measure.
     """
 
     def __init__(self, config: Config, model: Model):
@@ -27,7 +27,7 @@ class EvaluatedModel:
 
     @cached_property
     def episodes(self) -> dict[Split, Episode]:
-        """The evaluation episodes of the teacher's own splits, in distribution and held out."""
+        """The evaluation episodes of the splits `in_dist` and, if masks are held out, `ood`."""
         found: dict[Split, Episode] = {}
         for split in evaluation_splits(self.config):
             if split in TEACHER_SPLITS:
@@ -40,7 +40,7 @@ class EvaluatedModel:
 
     @cached_property
     def fit_episodes(self) -> Episode:
-        """In-distribution episodes of their own, for whatever is fitted: probes, maps between latents."""
+        """Separate in-distribution episodes, for fitting probes and maps between latents."""
         return probe_episodes(self.config, self.teacher)
 
     @cached_property
@@ -49,11 +49,11 @@ class EvaluatedModel:
 
     @cached_property
     def probe(self) -> Probe | None:
-        """The linear probe of the latent; None where the model shows no residual stream."""
+        """The linear probe of the latent. None if the model returns no residual stream."""
         return fit_probe(self.fit_output, self.fit_episodes.latent)
 
     @property
     def latent_model(self) -> LatentModel | None:
-        """The model, if it infers a latent that it can execute."""
+        """The model, if it infers a latent and can execute one; otherwise None."""
         infers = self.fit_output.latent is not None
         return self.model if infers and isinstance(self.model, LatentModel) else None

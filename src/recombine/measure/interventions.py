@@ -1,11 +1,12 @@
-"""Interventions: is it inference or execution that fails?
+"""Interventions: does a model fail at inferring the task, or at executing it?
 
-*A model with a latent.* Its latent is replaced before it is executed: by what the true latent maps to (see
-`recombine.measure.module_recovery`), by another task's, by the middle between two tasks' inferred latents.
+*A model with a latent.* The inferred latent is replaced before it is executed: by the image of the true latent (see
+`recombine.measure.module_recovery`), by that of another task, or by the midpoint of two inferred latents.
 
-*A transformer.* At one point of the residual stream, the subspace that the probe reads is set to the value that decodes
-to the true latent, by the smallest change that does it; or to another task's. The control is a change of the same
-size in a random subspace. "Another task" is that of the episode before.
+*A transformer.* At one point of the residual stream, the smallest possible change is made after which the probe decodes
+the true latent, or that of another task. The control is a change of the same size in a random subspace.
+
+"Another task" is always the task of the previous episode.
 """
 
 from collections.abc import Iterator
@@ -33,26 +34,27 @@ from recombine.task.teacher import Teacher
 
 
 class LatentIntervention(Record, frozen=True):
-    """R² with the latent as inferred, and replaced."""
+    """R² with the inferred latent, and with each replacement."""
 
     inferred: Real
     true: Real
     wrong: Real
     interpolated: Real | None
-    """Of the middle between two tasks, the share of that task's variance which is explained."""
+    """At the midpoint of two tasks: the explained share of the variance of the teacher's labels there."""
     ceiling: Real
-    """What perfect modules would reach with `true`: the map has the shrinkage of this model's inference in it."""
+    """The R² that perfect modules would reach with `true`, given that the fitted map contains the shrinkage of this
+    model's inference."""
 
 
 class LatentInterventions(Record, frozen=True, tag_field="kind", tag="latent", omit_defaults=True):
-    """Of a model that executes its latent."""
+    """The interventions on a model that executes a latent."""
 
     in_dist: LatentIntervention
     ood: LatentIntervention | None = None
 
 
 class SubspaceIntervention(Record, frozen=True):
-    """R² with the residual stream as it is, and changed at one point."""
+    """R² with the residual stream unchanged, and with each change at one point."""
 
     none: Real
     true: Real
@@ -61,7 +63,7 @@ class SubspaceIntervention(Record, frozen=True):
 
 
 class SubspaceAtPoint(Record, frozen=True, omit_defaults=True):
-    """At one point of the residual stream: 1 is after the first block."""
+    """The interventions at one point of the residual stream; point 1 is after the first block."""
 
     point: Count
     in_dist: SubspaceIntervention
@@ -69,7 +71,7 @@ class SubspaceAtPoint(Record, frozen=True, omit_defaults=True):
 
 
 class SubspaceInterventions(Record, frozen=True, tag_field="kind", tag="subspace"):
-    """Of a transformer, at each point of its residual stream after a block."""
+    """The interventions on a transformer, after each of its blocks."""
 
     points: tuple[SubspaceAtPoint, ...]
 
@@ -115,7 +117,7 @@ def _on_subspaces(evaluated: EvaluatedModel, model: TrunkModel) -> Iterator[Subs
 
 
 class LatentMaps(NamedTuple):
-    """Between the scaled latent v and the inferred one, both ways."""
+    """Affine maps between the scaled latent v and the inferred latent, in both directions."""
 
     to_inferred: AffineMap
     to_v: AffineMap
@@ -129,7 +131,7 @@ def intervene_on_latent(
     v: Float[Array, "E M"],
     maps: LatentMaps,
 ) -> LatentIntervention:
-    """v: the episodes' scaled latents; the maps are fitted in distribution."""
+    """R² after each replacement. `v` has the scaled latents of the episodes; the maps were fitted in distribution."""
     assert output.latent is not None
     mapped = jnp.asarray(maps.to_inferred(v), jnp.float32)
     perfect = _label(teacher, jnp.asarray(maps.to_v(mapped), jnp.float32), episodes.query_x)
@@ -153,7 +155,7 @@ def _label(teacher: Teacher, v: Float[Array, "E M"], x: Float[Array, "E d"]) -> 
 def intervene_on_subspace(
     model: TrunkModel, episodes: Episode, output: BatchOutput, probe: Ridge, point: int, key: Key[Array, ""]
 ) -> SubspaceIntervention:
-    """`probe` reads the residual stream at `point`: 0 is after the embedding, 1 after the first block."""
+    """R² after each change at `point` (0: after the embedding, 1: after the first block), where `probe` reads."""
     assert output.residual is not None
     stream, z = np.asarray(output.residual[:, point], np.float64), np.asarray(episodes.latent, np.float64)
     true = smallest_change(stream, probe, z)
@@ -167,10 +169,10 @@ def intervene_on_subspace(
 
 
 def smallest_change(stream: np.ndarray, probe: Ridge, z: np.ndarray) -> np.ndarray:
-    """The shortest vector to add to each row so that the probe reads z there.
+    """The shortest vector to add to each row so that the probe decodes z from it.
 
-    The latents of K-hot masks all have the same sum, so that the probe's weights have one direction less than z has
-    entries: what is left of it is rounding, and is not to be inverted.
+    All latents of K-hot masks have the same sum, so the rank of the probe's weights is one less than the size of z. The
+    smallest singular value is only rounding error: `rcond` keeps it from being inverted.
     """
     weights = np.asarray(probe.weights, np.float64)
     decoded = stream @ weights + np.asarray(probe.intercept, np.float64)
@@ -178,7 +180,7 @@ def smallest_change(stream: np.ndarray, probe: Ridge, z: np.ndarray) -> np.ndarr
 
 
 def in_random_subspace(change: np.ndarray, weights: np.ndarray, key: Key[Array, ""]) -> np.ndarray:
-    """The change, with the probe's subspace turned into a random one: every row keeps its length."""
+    """The change, rotated from the probe's subspace into a random one. Every row keeps its length."""
     basis, _ = np.linalg.qr(weights)
     draws = np.asarray(jax.random.normal(key, basis.shape, jnp.float32), np.float64)
     return change @ basis @ np.linalg.qr(draws)[0].T

@@ -1,13 +1,13 @@
-"""Module recovery: has a model with a latent found the teacher's modules?
+"""Module recovery: has a model with a latent learned the teacher's modules?
 
-The teacher divides W(z) by its norm, so what there is to infer is the scaled latent v = z / ‖W(z)‖. An affine map A
-from v to the inferred latent ẑ is fitted in distribution. If the model has found the modules, then executing A v is the
-teacher's task network at v for every v, single modules included, which it was never shown alone. Functions are
-compared, not units: the student may be wider, and its units may be anything.
+The teacher divides W(z) by its norm, so the quantity to infer is the scaled latent v = z / ‖W(z)‖. An affine map A from
+v to the inferred latent ẑ is fitted in distribution. If the model has learned the modules, then executing A v equals
+the teacher's task network at v for every v, including single modules, which it never saw alone. Functions are compared,
+not hidden units: the model may have more units than the teacher, and any basis of them.
 
-The ceiling is what perfect modules would reach with this model's inference, if they are the best for what it infers.
-Inference from a short context shrinks towards the mean: C, the regression of v on ẑ, undoes A only as far as ẑ tells v.
-The true modules at C A v are compared with those at v.
+The ceiling is the R² that perfect modules would reach with this model's inference. Latents inferred from a short
+context shrink towards the mean: C, the regression of v on ẑ, inverts A only as far as ẑ determines v. So the ceiling
+compares the true modules at C A v with the true modules at v.
 """
 
 from collections.abc import Collection
@@ -30,11 +30,11 @@ from recombine.support.masks import Mask, active_modules, format_mask, k_hot_mas
 from recombine.task.episode import sample_input
 from recombine.task.teacher import Teacher, operator_norm
 
-NUM_INPUTS = 4_000  # on which functions are compared
+NUM_INPUTS = 4_000  # the number of inputs on which functions are compared
 
 
 class RecoveredPair(Record, frozen=True):
-    """How much of the variance of the teacher's network at a mask the student's explains, and the ceiling."""
+    """The share of the variance of the teacher's network at a mask that the model's explains, and the ceiling."""
 
     mask: MaskName
     trained: bool
@@ -53,7 +53,7 @@ class RecoveredModule(Record, frozen=True):
 
 
 class Recovery(Record, frozen=True):
-    """The map's own R² in distribution, and what was recovered: every module alone, and every pair."""
+    """R² of the affine map itself in distribution, and the recovery of every single module and of every pair."""
 
     map_r2: Real | None
     single: tuple[RecoveredModule, ...]
@@ -61,7 +61,7 @@ class Recovery(Record, frozen=True):
 
 
 def measure_modules(evaluated: EvaluatedModel) -> Recovery | None:
-    """None for a model that executes no latent."""
+    """None for a model that cannot execute a latent."""
     model, inferred = evaluated.latent_model, evaluated.fit_output.latent
     if model is None or inferred is None:
         return None
@@ -73,7 +73,7 @@ def measure_modules(evaluated: EvaluatedModel) -> Recovery | None:
 
 @exact_jit
 def scaled_latent(teacher: Teacher, latent: Float[Array, "E M"]) -> Float[Array, "E M"]:
-    """v = z / ‖W(z)‖: what the teacher's task network is linear in."""
+    """v = z / ‖W(z)‖: the weights of the teacher's task network are linear in v."""
     norms = jax.vmap(lambda z: operator_norm(teacher.mix(z)))(latent)
     return latent / norms[:, None]
 
@@ -89,7 +89,7 @@ class AffineMap(NamedTuple):
 
 
 def fit_map(v: ArrayLike, inferred: ArrayLike) -> AffineMap:
-    """ẑ ≈ v A + b, by least squares. The offset is free: a student's own zero need not be the teacher's."""
+    """ẑ ≈ v A + b, by least squares. The offset b is needed because the two latents may have different origins."""
     inputs, targets = np.asarray(v, np.float64), np.asarray(inferred, np.float64)
     weights = np.linalg.lstsq(np.column_stack([inputs, np.ones(len(inputs))]), targets, rcond=None)[0]
     return AffineMap(weights[:-1], weights[-1])
@@ -103,7 +103,7 @@ def recover_modules(
     x: Float[Array, "inputs d"],
     trained: Collection[Mask] = (),
 ) -> Recovery:
-    """v and ẑ of in-distribution tasks; the inputs on which functions are compared; the masks trained on."""
+    """Fit the maps on `v` and `inferred` (in-distribution tasks), and compare model and teacher on the inputs `x`."""
     v64, z64 = np.asarray(v, np.float64), np.asarray(inferred, np.float64)
     to_inferred, to_v = fit_map(v64, z64), fit_map(z64, v64)
 
@@ -126,7 +126,7 @@ def recover_modules(
 
 @exact_jit
 def execute_many(model: LatentModel, z: Float[Array, "E latent"], x: Float[Array, "E d"]) -> Float[Array, "E"]:
-    """Each latent executed on its input."""
+    """Execute each latent on its input."""
     return jax.vmap(model.execute)(z, x)
 
 

@@ -1,4 +1,4 @@
-"""Many episodes through a model, in chunks that bound the memory."""
+"""Runs a model on many episodes, in chunks that limit the memory."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +17,7 @@ from recombine.task.episode import Episode
 T = TypeVar("T")
 
 CHUNK = 500
-CHUNK_TOKENS = 2_048  # whose intermediate results stay in a core's cache: up to 1.6 times as fast as 8,192
+CHUNK_TOKENS = 2_048  # their intermediate results stay in a core's cache: up to 1.6 times as fast as 8,192
 
 
 def predict(model: Model, episodes: Episode, compute: ComputeConfig = PLAIN) -> Float[Array, "E"]:
@@ -27,7 +27,7 @@ def predict(model: Model, episodes: Episode, compute: ComputeConfig = PLAIN) -> 
 
 @exact_jit
 def forward(model: Model, episodes: Episode, compute: ComputeConfig = PLAIN) -> BatchOutput:
-    """For every episode, the prediction and what the last token went through."""
+    """For every episode, the prediction and the trace of the last token."""
 
     def forward_chunk(inputs: tuple[Array, Array, Array]) -> BatchOutput:
         return forward_batch(model, *inputs, compute)
@@ -36,14 +36,14 @@ def forward(model: Model, episodes: Episode, compute: ComputeConfig = PLAIN) -> 
 
 
 def forward_episodes(config: Config, model: Model, episodes: Episode) -> BatchOutput:
-    """`forward` by the configured path, and always in float32."""
+    """`forward` on the configured path, always in float32."""
     return forward(model, episodes, replace(config.compute, precision="float32"))
 
 
 def in_chunks(function: Callable[[Any], T], inputs: tuple[Array, ...]) -> T:
-    """A function of a batch, on chunks of the inputs one after the other, and its results along the first axis.
+    """Apply a function of a batch to one chunk of the inputs after the other, and concatenate the results.
 
-    The first input is context_x.
+    The first input must be context_x: its shape determines the size of a chunk.
     """
     total, length = len(inputs[0]), inputs[0].shape[1] + 1
     size = _chunk_size(total, min(total, CHUNK, max(1, CHUNK_TOKENS // length)))
@@ -57,5 +57,5 @@ def in_chunks(function: Callable[[Any], T], inputs: tuple[Array, ...]) -> T:
 
 
 def _chunk_size(total: int, most: int) -> int:
-    """A size that leaves no rest, which would be compiled again, unless only small ones do."""
+    """A size that divides the total, if one is above half of `most`: a remainder would be compiled separately."""
     return next((size for size in range(most, most // 2, -1) if total % size == 0), most)

@@ -1,8 +1,8 @@
-"""The linear probe: can the latent be read off what a model computes?
+"""The linear probe: can the latent be decoded from a model's residual stream?
 
 Paper: Appendix C.2 (app:metric), "Probing latent": ridge regression of strength 1, fitted on in-distribution tasks and
-scored on others. It reads the token that the model's own read-out reads, at every point of the residual stream, and
-the inferred latent where there is one.
+scored on others. The probe reads the same token as the model's own read-out, at every point of the residual stream. A
+second probe reads the inferred latent, if the model has one.
 """
 
 from typing import NamedTuple
@@ -28,14 +28,14 @@ class Probe(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """R² of the decoded latent, over all its entries together, against the scored tasks' own mean."""
+    """R² of the decoded latent, pooled over its entries, relative to the mean latent of the scored tasks."""
 
     residual: tuple[float | None, ...]
     latent: float | None
 
 
 def fit_probe(output: BatchOutput, latent: Float[Array, "E M"]) -> Probe | None:
-    """None for a model that tells nothing of its residual stream."""
+    """None for a model that returns no residual stream."""
     if output.residual is None:
         return None
     residual = np.asarray(output.residual, np.float64)
@@ -53,12 +53,12 @@ def score_probe(probe: Probe, output: BatchOutput, latent: Float[Array, "E M"]) 
 
 
 def decoding_r2(fit: Ridge, features: ArrayLike, latent: ArrayLike) -> float | None:
-    """None where all tasks have the same latent."""
+    """R² of the decoded latent. None if all tasks have the same latent."""
     return explained(np.asarray(features, np.float64) @ np.asarray(fit.weights) + np.asarray(fit.intercept), latent)
 
 
 def _fit(features: np.ndarray, latent: ArrayLike) -> Ridge:
-    """In float64: a residual stream is far from well conditioned."""
+    """Fitted in float64, because residual streams are badly conditioned."""
     with jax.enable_x64(True):
         fit = _jit_ridge(jnp.asarray(features, jnp.float64), jnp.asarray(latent, jnp.float64), PROBE_STRENGTH)
         return Ridge(np.asarray(fit.weights), np.asarray(fit.intercept))

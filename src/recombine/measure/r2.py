@@ -1,8 +1,8 @@
-"""R²: how much better than the context's mean a prediction of the query's label is.
+"""R²: the quality of predicted query labels, relative to predicting the mean label of the context.
 
 Paper: Appendix C.2 (app:metric), "OOD R²". The paper prints the ratio of the two errors without the "1 −", and says
-that it is averaged. A mean of per-episode ratios has no finite mean (its denominator comes close to 0), so all
-sums are pooled over the episodes before they are divided.
+that it is averaged. But per-episode ratios have no finite mean, because their denominators come close to 0. So the
+sums are pooled over all episodes before they are divided.
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ def _r2_by_sequence(predicted: np.ndarray, query_y: np.ndarray, context_y: np.nd
 
 
 def score_by_mask(prediction: ArrayLike, episodes: Episode, masks: Sequence[Mask]) -> dict[str, MaskScore]:
-    """{'110000': …}: the masks are those the episodes' mask_index points into; one without an episode is left out."""
+    """The score of each mask, {'110000': …}. `mask_index` points into `masks`; masks without episodes are left out."""
     predicted, query_y = np.asarray(prediction, np.float64), np.asarray(episodes.query_y, np.float64)
     mean = np.asarray(episodes.context_y, np.float64).mean(axis=-1)
     index = np.asarray(episodes.mask_index)
@@ -63,7 +63,7 @@ def score_by_mask(prediction: ArrayLike, episodes: Episode, masks: Sequence[Mask
 
 
 def explained(found: ArrayLike, truth: ArrayLike) -> float | None:
-    """The share of the truth's variance that is explained; None where the truth is constant."""
+    """The explained share of the variance of the truth. None if the truth is constant."""
     f, t = np.asarray(found, np.float64), np.asarray(truth, np.float64)
     spread = np.sum((t - t.mean(axis=0)) ** 2)
     return float(1 - np.sum((t - f) ** 2) / spread) if spread > 0 else None

@@ -23,9 +23,9 @@ def fit_ridge(
 ) -> Ridge:
     """argmin ‖y − x w − b‖² + strength ‖w‖², the intercept b unpenalised.
 
-    Data and targets are centred, and (xᵀx + strength I) w = xᵀy is solved by Cholesky; the matrix is positive
-    definite whatever the rank of x. In float32 the result is as good as the conditioning allows: call it with float64
-    arrays where more is needed.
+    Inputs and targets are centred, and (xᵀx + strength I) w = xᵀy is solved by Cholesky. The matrix is positive
+    definite whatever the rank of x. In float32 the accuracy is limited by the conditioning; pass float64 arrays if that
+    is not enough.
     """
     x_mean, y_mean = x.mean(axis=0), y.mean(axis=0)
     x_centred, y_centred = x - x_mean, y - y_mean

@@ -1,4 +1,4 @@
-"""The scorecard: what is measured of a finished run besides its metrics.
+"""The scorecard: the measures of a finished run that are not in its metrics.
 
 A measure is a function `measure(evaluated) -> record`, in a file of its own. To add one, write the file, and add one
 field to `Scorecard` and one line to `MEASURES`.
@@ -25,7 +25,7 @@ FORMAT = 3
 
 
 class Scorecard(Record, frozen=True, kw_only=True):
-    """The results, as `scorecard.json` holds them. A measure that the model does not allow is None."""
+    """The content of `scorecard.json`. A measure that does not apply to the model is None."""
 
     format: int = FORMAT
     step: Count
@@ -47,7 +47,7 @@ MEASURES: Mapping[str, Callable[[EvaluatedModel], Any]] = {
 
 
 def make_scorecard(config: Config, model: Model, step: int) -> Scorecard:
-    """Every measure, on a model after `step` steps."""
+    """Apply every measure to a model that was trained for `step` steps."""
     evaluated = EvaluatedModel(config, model)
     results = {name: measure(evaluated) for name, measure in MEASURES.items()}
     return Scorecard(step=step, num_parameters=count_parameters(model), **results)

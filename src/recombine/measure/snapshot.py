@@ -1,4 +1,4 @@
-"""The measurements at every snapshot, one row of metrics: scores by split and mask, the probe."""
+"""Measures one snapshot, which makes one row of metrics: scores by split and mask, and the probe."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -37,7 +37,7 @@ def snapshot_episodes(config: Config, teacher: Teacher) -> SnapshotEpisodes:
 def measure_parts(
     config: Config, model: Model, on: SnapshotEpisodes
 ) -> Iterator[tuple[str, SplitScore | ProbeScores | NovelScores | None]]:
-    """The entries of a row of metrics, one by one: between two of them a run can be told to stop."""
+    """The entries of a row of metrics, one by one: a run can stop between two of them."""
     probe = fit_probe(forward_episodes(config, model, on.probe), on.probe.latent)
     decoded = {}
     for split, episodes in on.splits.items():
@@ -59,6 +59,6 @@ def measure_parts(
 
 
 def measure_snapshot(config: Config, model: Model, teacher: Teacher, step: int) -> MetricsRow:
-    """A whole row at once, for a model that is not in training."""
+    """A complete row of metrics, for a model outside training."""
     parts = dict(measure_parts(config, model, snapshot_episodes(config, teacher)))
     return MetricsRow(step=step, loss=None, **parts)  # pyright: ignore[reportArgumentType]

@@ -1,1 +1,1 @@
-"""The models, each written for one episode."""
+"""The models. Each maps a single episode to a prediction; `jax.vmap` makes batches."""

@@ -1,7 +1,7 @@
-"""The bottleneck without the hypernetwork: which of the two makes the difference?
+"""The bottleneck without the hypernetwork: an ablation that tells which of the two matters.
 
-The hypertransformer's trunk and latent; but an ordinary network executes the task, given the latent and the query side
-by side, with as many parameters as the hypernetwork has. Also the worked example of a custom model.
+It has the trunk and the latent of the hypertransformer. But an ordinary network of about as many parameters executes
+the task: its input is the latent and the query, concatenated. This file is also the worked example of a custom model.
 """
 
 from math import isqrt
@@ -17,9 +17,9 @@ from recombine.model.trunk import Trunk, TrunkModel, pair_tokens
 
 
 def _closest_width(num_inputs: int, budget: int) -> int:
-    """The w ≥ 1 for which two layers of width w, of (inputs + 1) w + (w + 1) w + (w + 1) weights, come closest."""
+    """The w ≥ 1 for which (inputs + 1) w + (w + 1) w + (w + 1), the weights of two layers, is closest to the budget."""
     b = num_inputs + 3
-    below = max(1, (isqrt(b * b + 4 * (budget - 1)) - b) // 2)  # where w² + b w + 1 is the budget, rounded down
+    below = max(1, (isqrt(b * b + 4 * (budget - 1)) - b) // 2)  # the root of w² + b w + 1 = budget, rounded down
     return min((below, below + 1), key=lambda w: abs(w * w + b * w + 1 - budget))
 
 
@@ -35,13 +35,13 @@ class Bottleneck(TrunkModel):
 
     def __init__(self, config: Config, *, key: Key[Array, ""]):
         assert isinstance(config.model, CustomModelConfig)
-        sizes = HypertransformerConfig(**dict(config.model.options))  # the same options, the same defaults
+        sizes = HypertransformerConfig(**dict(config.model.options))  # the hypertransformer's options and defaults
         input_dim, latent_dim = config.task.input_dim, sizes.latent_dim
         keys = jax.random.split(key, 5)
         self.trunk = Trunk(sizes, input_dim, key=keys[0])
         self.latent = Linear(sizes.embed_dim, latent_dim, key=keys[1])
-        # The hypernetwork has latent · hidden · input weights and a readout. Two hidden layers of equal width w have
-        # (latent + input + 1) w + (w + 1) w + (w + 1) of them: the width with which that comes closest.
+        # The budget: the hypernetwork has latent · hidden · input weights, and a readout of hidden + 1. Our two hidden
+        # layers and the readout have (latent + input + 1) w + (w + 1) w + (w + 1).
         budget = latent_dim * sizes.hidden_dim * input_dim + sizes.hidden_dim + 1
         self.width = _closest_width(latent_dim + input_dim, budget)
         self.mix = Linear(latent_dim + input_dim, self.width, key=keys[2])

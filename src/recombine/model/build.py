@@ -1,4 +1,4 @@
-"""From a configuration to a freshly initialised model."""
+"""Builds a freshly initialised model from a configuration."""
 
 import equinox as eqx
 import jax

@@ -1,7 +1,7 @@
-"""A linear transformer that is a hypernetwork: the explicit construction.
+"""A linear transformer that computes a hypernetwork exactly: the paper's explicit construction.
 
-Paper: Appendix A.2, "Construction" (app:hnet_construction). Two slips of the paper are put right: A is o×h (printed
-o×d), and a head's value dimension is d_v = h while d_q = d_k = 1. W(z) is not normalised here; the teacher's is.
+Paper: Appendix A.2, "Construction" (app:hnet_construction). Two misprints are corrected: A is o×h (printed o×d), and
+a head's value dimension is d_v = h while d_q = d_k = 1. Unlike the teacher's, W(z) is not normalised here.
 """
 
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from recombine.model.linear_transformer import LinearBlock, LinearTransformer
 
 
 def construct(theta: Float[Array, "M h d"], A: Float[Array, "o h"]) -> LinearTransformer:
-    """One block of M heads whose forward pass on `construction_tokens` is the hypernetwork A σ(Σ_m z_m θ_m x).
+    """One block of M heads whose forward pass on `construction_tokens` computes the hypernetwork A σ(Σ_m z_m θ_m x).
 
     A token has four slots, (x: d, z: M, hidden: h, output: o).
     Attention, head m: the query reads z_m, the key reads the 1 in the first hidden slot, the value is θ_m x; so the

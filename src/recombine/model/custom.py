@@ -1,7 +1,7 @@
-"""Models of the user's own: any importable class, built as `Class(config, key=key)`.
+"""Custom models: any importable class of the user's, built as `Class(config, key=key)`.
 
-Code is imported because the command line of this very invocation names it (`import_model`), and for no other reason:
-a configuration in a run directory that names a class is refused until it does.
+A class is imported only if the command line of this invocation names it (`import_model`). If the configuration in a run
+directory names a class that the command line does not, the run is refused.
 """
 
 import inspect
@@ -28,7 +28,7 @@ _imported: dict[str, Callable[..., Any]] = {}
 
 
 def import_model(kind: str) -> CustomModelConfig:
-    """Import `package.module:Class`: from the current directory, else from wherever Python finds it."""
+    """Import `package.module:Class` from the current directory, or else from wherever Python finds it."""
     config = CustomModelConfig(kind)
     module_name, _, class_name = kind.partition(":")
     try:
@@ -36,7 +36,7 @@ def import_model(kind: str) -> CustomModelConfig:
         found = getattr(module, class_name)
     except ForeignName as error:
         raise InputError("model", kind, str(error)) from error
-    except (Exception, SystemExit) as error:  # whatever the user's module raises, it is theirs to mend
+    except (Exception, SystemExit) as error:  # any error in the user's module is reported to the user
         hint = "; without .py" if module_name.endswith(".py") else ""
         raise InputError("model", kind, f"cannot be imported ({_short(error)}){hint}") from error
     if not callable(found):
@@ -45,7 +45,7 @@ def import_model(kind: str) -> CustomModelConfig:
         inspect.signature(found).bind(config, key=None)
     except TypeError as error:
         raise InputError("model", kind, f"cannot be built by Class(config, key=key): {error}") from error
-    except ValueError:  # some of C's have no signature
+    except ValueError:  # some classes written in C have no signature
         pass
     _imported[kind] = found
     return config
@@ -62,7 +62,7 @@ def build_custom(config: Config, *, key: jax.Array) -> Any:
 
 
 def check_custom(config: Config) -> None:
-    """Refuse, before anything is trained, a class that cannot be built, called and differentiated as ours are."""
+    """Refuse a class that cannot be built, called and differentiated like our own models, before any training."""
     kind = config.model.kind
     where = f"{kind} must be built by Class(config, key=key) and called as model(context_x, context_y, query_x)"
     try:
@@ -105,7 +105,7 @@ def check_custom(config: Config) -> None:
 
 
 def _check_trace(kind: str, model: Any, trace: Any, query_x: jax.Array) -> None:
-    """What the measures read of it: the residual stream, the latent, and what executes a latent."""
+    """Check the parts that measures use: the residual stream, the latent, and `execute`."""
     if not isinstance(trace, Trace):
         raise InputError("model", kind, f"its trace is a {type(trace).__name__}; it must be a Trace, and may be empty")
     for name, dimensions, words in (("residual", 3, "(points, tokens, embed)"), ("latent", 1, "(latent,)")):
@@ -127,7 +127,7 @@ def _shape(value: Any) -> Any:
 
 
 def _short(error: BaseException) -> str:
-    """The kind of an error, its first line (JAX's go on for a page), and where in the user's own code it arose."""
+    """The type of an error, its first line (JAX's messages fill a page), and the user's line that caused it."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if not any(part in f.filename for part in ("site-packages", "recombine", "<frozen"))]
     where = f", {Path(own[-1].filename).name} line {own[-1].lineno}" if own else ""
@@ -135,7 +135,7 @@ def _short(error: BaseException) -> str:
 
 
 def _two_episodes(config: Config, model: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Inputs of a batch of two episodes, as the model is shown them."""
+    """The inputs of two random episodes, in the form that the model sees."""
     task, keys = config.task, jax.random.split(jax.random.key(1), 3)
     pairs = task.episode_length - 1 + bool(getattr(model, "given_latent", False))
     x = jax.random.normal(keys[0], (2, pairs, task.input_dim))
@@ -143,7 +143,7 @@ def _two_episodes(config: Config, model: Any) -> tuple[jax.Array, jax.Array, jax
 
 
 def _check_fast_path(config: Config, model: TrunkModel) -> None:
-    """The fast path knows `tokens` and `read_out` alone, and hands `read_out` the last token."""
+    """The fast path uses only `tokens` and `read_out`, and passes `read_out` only the last token. Is that enough?"""
     inputs = _two_episodes(config, model)
     plain = exact_jit(lambda model, *inputs: jax.vmap(model)(*inputs).y)(model, *inputs)
     fast = exact_jit(fast_forward)(model, *inputs).y

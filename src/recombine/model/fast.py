@@ -1,14 +1,14 @@
-"""The fast path: the plain model's predictions and gradients of a batch, with less arithmetic.
+"""The fast path: exactly the predictions and gradients of the plain model, with less arithmetic.
 
-The prediction reads one token, the last, after the last block; and before the first block a token is an affine map
-of r = d + 2 numbers, t = (x, y, 1). From this follows, exactly:
+Two facts make it possible. After the last block, the prediction reads a single token, the last. Before the first
+block, a token is a linear map of the r = d + 2 numbers t = (x, y, 1). It follows exactly:
 
-- *Read-out only.* The last block is needed for the read-out token alone.
-- *Associativity.* Its scores are q·(h W_k) = (q W_kᵀ)·h and what it gathers is Σ w_n (h_n W_v) = (Σ w_n h_n) W_v, so
-  that no key or value is ever formed. (A key's bias shifts all scores of a row alike, which softmax ignores.)
+- *Read-out only.* The last block is computed for the read-out token alone.
+- *Associativity.* Its scores are q·(h W_k) = (q W_kᵀ)·h, and its output is Σ w_n (h_n W_v) = (Σ w_n h_n) W_v, so that
+  no key or value is ever formed. (A key's bias shifts all scores of a row alike, which softmax ignores.)
 - *Folding.* The first LayerNorm is linear in u = (t/σ, 1), r + 1 numbers, with σ² = t C Cᵀ tᵀ / D + ε for the centred
-  embedding C. So the first block's scores are a quadratic form in u, and its output is linear in what is gathered of
-  u: no product there is wider than r + 1.
+  embedding C. So the first block's scores are a quadratic form in u, and its output is linear in the weighted sum of
+  the u_n: no product there is wider than r + 1.
 - *The sum for free.* The last entry of u is 1, so the last entry of Σ exp(s_n) u_n is the softmax's denominator; in
   the backward pass the same entry carries the term that softmax subtracts.
 
@@ -36,7 +36,7 @@ def fast_forward(
     context_y: Float[Array, "B context"],
     query_x: Float[Array, "B d"],
 ) -> BatchOutput:
-    """What `jax.vmap(model)` predicts, and the last token's part of its trace."""
+    """The predictions of `jax.vmap(model)`, and the last token's part of its trace."""
     tokens = jax.vmap(model.tokens)(context_x, context_y, query_x)
     streams = _last_streams(model.trunk, tokens)
     y, latent = jax.vmap(model.read_out)(streams[-1][:, None], query_x)
@@ -63,7 +63,7 @@ def _last_streams(trunk: Trunk, tokens: Float[Array, "B N pair"]) -> list[Float[
 
 
 def _first_attention(trunk: Trunk, tokens: Float[Array, "B N pair"], only_last: bool) -> Float[Array, "rows D"]:
-    """The stream after the first block's attention, a row for each token of each episode, or for the last alone."""
+    """The stream after the first block's attention: a row per token of each episode, or only for the last token."""
     B, N, _ = tokens.shape
     block, embedding = trunk.blocks[0], trunk.embedding
     attention, norm = block.attention, block.attention_norm
@@ -83,7 +83,8 @@ def _first_attention(trunk: Trunk, tokens: Float[Array, "B N pair"], only_last: 
     A_q, A_k, A_v = (_heads(A @ linear.weight, H) for linear in (attention.query, attention.key, attention.value))
     A_q = A_q.at[:, -1].add(attention.query.bias.reshape(H, -1))
     A_v = A_v.at[:, -1].add(attention.value.bias.reshape(H, -1))
-    form = (A_q @ A_k.swapaxes(1, 2) * attention.scale).swapaxes(0, 1).reshape(r + 1, -1)  # u form uᵀ in each head
+    # The scores of each head are u form uᵀ.
+    form = (A_q @ A_k.swapaxes(1, 2) * attention.scale).swapaxes(0, 1).reshape(r + 1, -1)
     out = (A_v @ attention.output.weight.reshape(H, -1, D)).reshape(-1, D)
 
     bias = _bias(trunk, 0, N)
@@ -100,7 +101,7 @@ def _first_attention(trunk: Trunk, tokens: Float[Array, "B N pair"], only_last: 
 def _attend(
     attention: MultiHeadAttention, h: Float[Array, "B N D"], bias: Float[Array, "H N N"] | None
 ) -> Float[Array, "rows D"]:
-    """A block between the first and the last: attention as it stands."""
+    """Ordinary attention, for the blocks between the first and the last."""
     B, N, D = h.shape
     rows = h.reshape(B * N, D)
     q, k, v = (
@@ -115,7 +116,7 @@ def _attend(
 def _attend_from_last(
     attention: MultiHeadAttention, h: Float[Array, "B N D"], bias: Float[Array, "H N N"] | None
 ) -> Float[Array, "B D"]:
-    """The last block: what the last token gathers, without keys and values."""
+    """The attention output of the last block at the last token, without forming keys and values."""
     H = attention.num_heads
     W_k, W_v = _heads(attention.key.weight, H), _heads(attention.value.weight, H)
     q = attention.query(h[:, -1]).reshape(len(h), H, -1)
@@ -139,7 +140,7 @@ def _feedforward(block: Block, X: Float[Array, "rows D"]) -> Float[Array, "rows 
 
 
 def _bias(trunk: Trunk, layer: int, num_tokens: int) -> Float[Array, "H N N"] | None:
-    """The position bias, and −∞ where a causal model may not look."""
+    """The position bias, with −∞ where a causal model may not attend."""
     bias, attention = trunk.position_bias(layer, num_tokens), trunk.blocks[layer].attention
     if not attention.causal:
         return bias
@@ -165,7 +166,7 @@ def _weight_gradient(X: Float[Array, "rows i"], G: Float[Array, "rows o"]) -> Fl
 
 
 def _transposed(X: Float[Array, "*batch m n"]) -> Float[Array, "*batch n m"]:
-    """Xᵀ in memory. Without the barrier XLA folds it into the product, which then runs at half the rate or less."""
+    """Xᵀ, written to memory. Without the barrier XLA fuses it into the product, which takes twice as long or more."""
     return jax.lax.optimization_barrier(X.swapaxes(-1, -2))
 
 
@@ -174,7 +175,7 @@ _product.defvjp(lambda X, W: (X @ W, (X, W)), lambda saved, G: (G @ saved[1].T, 
 
 @jax.custom_vjp
 def _gelu(x: Float[Array, "rows o"]) -> Float[Array, "rows o"]:
-    """x Φ(x), with its derivative kept from the forward pass."""
+    """x Φ(x). The forward pass stores the derivative."""
     return x * _normal_cdf(x)
 
 
@@ -210,7 +211,7 @@ def _gather_forward(p, u, bias):
 
 def _gather_backward(saved, G):
     p, u, bias, e, gathered, denominator = saved
-    # dscores = e/Z ⊙ (G uᵀ − G·gathered), and the subtraction is one more column: u's last entry is 1.
+    # dscores = e/Z ⊙ (G uᵀ − G·gathered). The subtraction goes into G's last column, because u's last entry is 1.
     scaled = G / denominator
     shifted = scaled.at[..., -1].add(-(scaled * gathered).sum(axis=-1))
     dscores = e * (shifted @ u.swapaxes(1, 2))
@@ -219,7 +220,7 @@ def _gather_backward(saved, G):
 
 
 def _sum_over_batch(A: Float[Array, "B m n"]) -> Float[Array, "m n"]:
-    """As a product with ones: XLA's own sum of these is 3 times slower on one thread, and at N = 128 80 on two."""
+    """The sum as a product with ones: XLA's own sum is 3 times slower on one thread, and 80 times on two at N = 128."""
     B, m, n = A.shape
     return (jnp.ones_like(A, shape=(B,)) @ A.reshape(B, m * n)).reshape(m, n)
 

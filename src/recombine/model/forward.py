@@ -1,4 +1,4 @@
-"""A batch of episodes through a model, by the plain path or the fast one."""
+"""Runs a model on a batch of episodes, by the plain path or the fast one."""
 
 from contextlib import AbstractContextManager
 from typing import TypeVar
@@ -25,7 +25,7 @@ def predict_batch(
     query_x: Float[Array, "B d"],
     compute: ComputeConfig = PLAIN,
 ) -> Float[Array, "B"]:
-    """The predicted query labels, in the inputs' own precision."""
+    """The predicted query labels, in the precision of the inputs."""
     return forward_batch(model, context_x, context_y, query_x, compute).y
 
 
@@ -36,7 +36,7 @@ def forward_batch(
     query_x: Float[Array, "B d"],
     compute: ComputeConfig = PLAIN,
 ) -> BatchOutput:
-    """The predictions, and what the last token went through; the compiler drops what is not asked for."""
+    """The predictions, the last token's residual stream, and the latent. The compiler drops the parts not used."""
     inputs = (context_x, context_y, query_x)
     if compute.precision == "bfloat16":
         model, inputs = _to_bfloat16(model), _to_bfloat16(inputs)
@@ -50,12 +50,12 @@ def forward_batch(
 
 
 def products(compute: ComputeConfig) -> AbstractContextManager:
-    """How matrices are multiplied while a pass, or its gradient, is traced. Whatever else is computed is float32."""
+    """The precision of matrix products while a pass, or its gradient, is traced inside."""
     return jax.default_matmul_precision("highest" if compute.precision == "float32" else "default")
 
 
 def given_latent(model: Model) -> bool:
-    """Whether the model is to be shown the true latent."""
+    """Whether the model is given the true latent as input."""
     return bool(getattr(model, "given_latent", False))
 
 

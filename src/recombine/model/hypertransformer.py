@@ -19,8 +19,8 @@ from recombine.model.trunk import Trunk, TrunkModel, pair_tokens
 class Hypertransformer(TrunkModel):
     """X = ((x₁, y₁), …, (x_{N−1}, y_{N−1}), (0, 0)) through the trunk gives ẑ; y = readout(σ(W(ẑ) x_N)).
 
-    Only the generated layer sees the query: inference cannot depend on it. (The paper prints N pairs before the
-    (0, 0) token, which would show the model the query's label.)
+    Only the generated layer sees the query, so the inferred latent cannot depend on it. (The paper prints N pairs
+    before the (0, 0) token, which would show the model the query's label.)
     """
 
     trunk: Trunk
@@ -37,7 +37,8 @@ class Hypertransformer(TrunkModel):
         trunk_key, latent_key, theta_key, base_key, readout_key = jax.random.split(key, 5)
         self.trunk = Trunk(model, input_dim, key=trunk_key)
         self.latent = Linear(model.embed_dim, model.latent_dim, key=latent_key)
-        # ẑ and x start with unit variance in every entry, so that W(ẑ) x does too (times init_scale).
+        # The entries of ẑ and x start with unit variance. This scale gives the entries of W(ẑ) x standard deviation
+        # init_scale.
         terms = model.latent_dim + model.base_weights
         scale = model.init_scale / sqrt(terms * input_dim)
         shape = (model.hidden_dim, input_dim)
@@ -55,7 +56,7 @@ class Hypertransformer(TrunkModel):
         return pair_tokens(context_x, context_y, jnp.zeros_like(query_x))
 
     def execute(self, z: Float[Array, "latent"], x: Float[Array, "d"]) -> Float[Array, ""]:
-        """The task network that a latent stands for: W(z) = Σ_m z_m θ_m, one hidden GELU layer, the readout."""
+        """Apply the task network of a latent: W(z) = Σ_m z_m θ_m, one hidden GELU layer, the readout."""
         W = jnp.einsum("m,mhd->hd", z, self.theta)
         if self.base is not None:
             W = W + self.base

@@ -1,4 +1,4 @@
-"""What a model is: one episode in, a prediction out, and what it computed on the way."""
+"""The interface of a model: it maps one episode to a prediction and a trace of intermediate results."""
 
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -7,12 +7,12 @@ from jaxtyping import Array, Float
 
 
 class Trace(eqx.Module):
-    """What a model computed on the way. A model may leave any part out; measures that need the part are skipped."""
+    """Intermediate results of a model. Any of them may be missing; measures that need a missing one are skipped."""
 
     residual: Float[Array, "points token embed"] | None = None
     """The residual stream at every token: after the embedding, and after each block."""
     attention: Float[Array, "layer head token token"] | None = None
-    """The attention weights: row = the token that looks, column = the token looked at."""
+    """The attention weights: the row is the token that attends, the column the token attended to."""
     latent: Float[Array, "latent"] | None = None
     """The inferred task code ẑ."""
 
@@ -25,17 +25,17 @@ class Output(NamedTuple):
 
 
 class BatchOutput(NamedTuple):
-    """For a batch of episodes: the predictions, and what the last token went through, where a model tells."""
+    """The predictions for a batch of episodes, and the trace of the last token as far as the model returns one."""
 
     y: Float[Array, "B"]
     residual: Float[Array, "B points embed"] | None
-    """The residual stream at the last token, which the read-out sees: after the embedding, and after each block."""
+    """The residual stream at the last token, which the read-out reads: after the embedding, and after each block."""
     latent: Float[Array, "B latent"] | None
 
 
 @runtime_checkable
 class Model(Protocol):
-    """One episode in, a prediction out. The query's label is not among the arguments, so it cannot leak."""
+    """Maps one episode to a prediction. The query's label is not an argument, so it cannot leak."""
 
     def __call__(
         self,

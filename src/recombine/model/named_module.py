@@ -1,8 +1,9 @@
-"""Imports a module that the command names, from the current directory and by its file alone.
+"""Imports the module that the command names, from the current directory or from wherever Python finds it.
 
-No other file there replaces an installed module. The named module can import its siblings, because Python looks in the
-current directory after everywhere else: a file `scipy.py` there is never taken for SciPy. (The end of `sys.path` would
-not do: a file there goes before an installed package without `__init__.py`, as `google` is.)
+No other file in the current directory shadows an installed module. The named module can import its siblings, because
+the current directory is searched after everything else: a file `scipy.py` there is never mistaken for SciPy. (Adding
+the directory at the end of `sys.path` would not be enough: a file there takes precedence over an installed package
+without `__init__.py`, such as `google`.)
 """
 
 import re
@@ -19,12 +20,13 @@ from types import ModuleType
 
 
 class ForeignName(Exception):
-    """A file has the name of another module, which must stay what it is; the text says which."""
+    """A file in the current directory has the name of a module that must not be replaced. The message says which."""
 
 
 @dataclass(frozen=True)
 class LastPlace(MetaPathFinder):
-    """Finds modules in a directory that are nowhere else. Python's own are not looked for: Windows' are not here."""
+    """Finds modules that exist nowhere else in a directory. Names of the standard library are skipped: some of them
+    exist only on other systems, so that a file here could take their place."""
 
     directory: str
 
@@ -37,19 +39,20 @@ class LastPlace(MetaPathFinder):
 
 
 def import_named(name: str) -> ModuleType:
-    """The module `package.module`: from the current directory, else from wherever Python finds it."""
+    """Import `package.module` from the current directory, or else from wherever Python finds it."""
     top, here = name.partition(".")[0], str(Path.cwd())
     invalidate_caches()
     spec = PathFinder.find_spec(top, [here])
     if (siblings := LastPlace(here)) not in sys.meta_path:
         sys.meta_path.append(siblings)
-    if spec is not None and spec.loader is not None:  # a directory without __init__.py has none: any other goes before
+    # A directory without __init__.py has no loader: installed modules take precedence over it.
+    if spec is not None and spec.loader is not None:
         _load(spec)
     return import_module(name)
 
 
 def _load(spec: ModuleSpec) -> None:
-    """Load a file of the current directory, if it is not loaded yet and does not take a name that we need."""
+    """Load a file of the current directory. It must not have the name of a module that Recombine needs."""
     loaded = sys.modules.get(spec.name)
     if loaded is not None and _origin(loaded.__spec__) == _origin(spec):
         return
@@ -72,7 +75,7 @@ def _origin(spec: ModuleSpec | None) -> Path | None:
 
 
 def _is_needed(name: str) -> bool:
-    """Whether a module of this name is installed, and Recombine depends on it, directly or not."""
+    """Whether a module of this name is installed, and Recombine depends on it, directly or indirectly."""
     installed = PathFinder.find_spec(name, [place for place in sys.path if place != str(Path.cwd())])
     if installed is None:
         return False
@@ -90,5 +93,5 @@ def _is_needed(name: str) -> bool:
 
 
 def _normal(distribution: str) -> str:
-    """vl_convert.python and VL-Convert-Python are one."""
+    """The normalised name of a distribution: vl_convert.python and VL-Convert-Python are the same."""
     return re.sub(r"[-_.]+", "-", distribution).lower()

@@ -14,7 +14,7 @@ from recombine.model.trunk import Trunk, TrunkModel, pair_tokens
 
 
 class Transformer(TrunkModel):
-    """X = ((x₁, y₁), …, (x_{N−1}, y_{N−1}), (x_N, 0)) through the trunk; a readout projects the query token."""
+    """X = ((x₁, y₁), …, (x_{N−1}, y_{N−1}), (x_N, 0)) goes through the trunk; the readout projects the query token."""
 
     trunk: Trunk
     readout: Linear

@@ -18,8 +18,8 @@ from recombine.model.layer.position import PositionBias
 
 
 class Trunk(eqx.Module):
-    """Embedding, blocks and final norm, to be called one by one: a measure may stop between two blocks, change the
-    residual stream, and go on."""
+    """Embedding, blocks and final norm. They can be called one by one: a measure may stop between two blocks, change
+    the residual stream, and continue."""
 
     embedding: Linear
     blocks: tuple[Block, ...]
@@ -39,23 +39,23 @@ class Trunk(eqx.Module):
         self.final_norm = eqx.nn.LayerNorm(config.embed_dim, dtype=jnp.float32) if config.final_norm else None
 
     def position_bias(self, layer: int, num_tokens: int) -> Float[Array, "heads tokens tokens"] | None:
-        """The bias on the scores of block `layer` (from 0)."""
+        """The position bias that block `layer` (counted from 0) adds to its attention scores."""
         biases = self.position_biases
         return biases[min(layer, len(biases) - 1)](num_tokens) if biases else None
 
     def apply_block(
         self, layer: int, X: Float[Array, "tokens embed"]
     ) -> tuple[Float[Array, "tokens embed"], Float[Array, "heads tokens tokens"]]:
-        """The stream after block `layer` (from 0), and the attention weights."""
+        """The stream after block `layer` (counted from 0), and the attention weights."""
         return self.blocks[layer](X, self.position_bias(layer, len(X)))
 
     def read(self, X: Float[Array, "tokens embed"]) -> Float[Array, "embed"]:
-        """What the read-out sees: the last token, normalised."""
+        """The input of the read-out: the last token, normalised."""
         return X[-1] if self.final_norm is None else self.final_norm(X[-1])
 
 
 class TrunkModel(eqx.Module):
-    """A model on the trunk: embed → blocks → read_out."""
+    """A model built on the trunk: embed → blocks → read_out."""
 
     trunk: eqx.AbstractVar[Trunk]
 
@@ -81,7 +81,7 @@ class TrunkModel(eqx.Module):
     def read_out(
         self, X: Float[Array, "tokens embed"], query_x: Float[Array, "d"]
     ) -> tuple[Float[Array, ""], Float[Array, "latent"] | None]:
-        """The prediction, and the latent where the model has one, from the stream after the last block."""
+        """The prediction, and the latent if the model infers one, from the stream after the last block."""
 
     def __call__(
         self,

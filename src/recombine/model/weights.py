@@ -1,4 +1,4 @@
-"""Parameters, or any arrays of a tree, by name."""
+"""Access to the arrays of a model, or of any tree, by name."""
 
 from collections.abc import Mapping
 from typing import TypeVar
@@ -14,15 +14,15 @@ M = TypeVar("M")
 
 
 def named_arrays(tree: object) -> dict[str, np.ndarray]:
-    """{'trunk.blocks.0.attention.query.weight': …}: every array by its path in the tree."""
+    """Every array by its path in the tree: {'trunk.blocks.0.attention.query.weight': …}."""
     leaves, _ = jax.tree.flatten_with_path(eqx.filter(tree, eqx.is_array))
     return {_name(path): np.asarray(leaf) for path, leaf in leaves}
 
 
 def replace_arrays(like: M, arrays: Mapping[str, np.ndarray], source: str) -> M:
-    """The tree `like` with its arrays taken from `arrays`: the same names, shapes and types, or an error.
+    """The tree `like` with its arrays replaced by `arrays`, which must have the same names, shapes and types.
 
-    `like` may hold shapes (`jax.ShapeDtypeStruct`) in the place of arrays.
+    `like` may contain shapes (`jax.ShapeDtypeStruct`) instead of arrays.
     """
     own, rest = eqx.partition(like, _has_shape)
     leaves, _ = jax.tree.flatten_with_path(own)

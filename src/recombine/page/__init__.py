@@ -1,1 +1,1 @@
-"""HTML pages that need no server: the report of a study, the results of a sweep."""
+"""HTML pages in one file: the report of a study, the results of a sweep."""

@@ -1,4 +1,4 @@
-"""An HTML document that needs nothing else: no network, no server, no other file."""
+"""A self-contained HTML document: it needs no network, no server and no other file."""
 
 from base64 import b64encode
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ from recombine.page.html import embed_json
 
 
 def write_document(path: Path, text: str) -> None:
-    """Whole or not at all."""
+    """Write a document, completely or not at all."""
     with replacing("page", path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
 def document(title: str, header: str, main: str, data_id: str, data: Any, script: str) -> str:
-    """The text of a page: its header and main part as HTML, its data as JSON, and the file of its script.
+    """The text of a page. `header` and `main` are HTML, `data` is embedded as JSON, `script` names a file beside this.
 
-    The title is escaped here, the parts by whoever makes them.
+    The title is escaped here; the caller escapes `header` and `main`.
     """
     here = Path(__file__)
     style = here.with_name("page.css").read_text(encoding="utf-8")
@@ -58,16 +58,16 @@ def document(title: str, header: str, main: str, data_id: str, data: Any, script
 
 @cache
 def vega() -> str:
-    """Vega, Vega-Lite and their embedding, as one script. Putting it together takes seconds: once is enough."""
+    """Vega, Vega-Lite and vega-embed as one script. Bundling takes seconds, so the result is cached."""
     major, minor, *_ = alt.SCHEMA_VERSION.removeprefix("v").split(".")
     return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=f"{major}.{minor}")
 
 
 def policy(scripts: Sequence[str]) -> str:
-    """Only these very scripts, and nothing from anywhere else.
+    """The Content-Security-Policy: only these scripts run, and nothing is loaded from elsewhere.
 
-    No eval: Vega runs its expressions through its interpreter (`ast` in report.js). Styles are inline because
-    Vega's SVG and tooltips set them.
+    eval is forbidden: Vega's interpreter evaluates its expressions (`ast` in report.js). Inline styles are allowed,
+    because Vega's SVG and tooltips need them.
     """
     hashes = " ".join(f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts)
     return (

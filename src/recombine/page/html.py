@@ -1,4 +1,4 @@
-"""Pieces of HTML that several pages have: tables, verdict badges, data in a script element."""
+"""HTML elements that several pages share: tables, verdict badges, embedded data."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ BADGES = {"holds": "good", "does not hold": "bad", "not enough data": "open"}
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") -> str:
-    """Cells are HTML already. The first of a row is its header."""
+    """A table. Cells are already HTML; the first cell of a row is its header."""
     headers = "".join(f'<th scope="col">{cell}</th>' for cell in head)
     lines = []
     for first, *rest in rows:
@@ -28,13 +28,13 @@ def badge(state: str) -> str:
 
 
 def html_with_band(values: Sequence[float]) -> str:
-    """'0.912 [0.902, 0.921]', the band in small type."""
+    """The mean and the band, '0.912 [0.902, 0.921]', with the band in small type."""
     mean, band = mean_and_band(values)
     return f"{mean} <small>{band}</small>" if band else mean
 
 
 def embed_json(data: Any) -> str:
-    """JSON that can stand inside a script element, whatever strings are in it."""
+    """JSON that is safe inside a script element, whatever strings it contains."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for letter in "<>&\u2028\u2029":
         text = text.replace(letter, f"\\u{ord(letter):04x}")

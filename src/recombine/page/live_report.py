@@ -1,4 +1,4 @@
-"""The report while its runs are still training: written as soon as there is something to show."""
+"""Updates the report while its runs are still training."""
 
 import time
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ SECONDS_BETWEEN = 60.0
 
 
 class LiveReport:
-    """Writes the page when a run has finished, and every minute; drawing the figures' files is left to the end."""
+    """Writes the page when a run has finished, and every minute. The figure files are drawn only at the end."""
 
     def __init__(self, runs: Sequence[Path], out: Path):
         self.runs, self.out = runs, out
@@ -20,7 +20,7 @@ class LiveReport:
     def watch(self, event: JobEvent) -> None:
         first = self.written is None
         if first and event.news.row is None:
-            return  # references alone are no picture
+            return  # no run has been measured yet
         if first or event.news.kind == "done" or time.monotonic() - (self.written or 0.0) >= SECONDS_BETWEEN:
             self.written = time.monotonic()
             write_report(self.runs, self.out, figures=False)

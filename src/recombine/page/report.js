@@ -1,5 +1,5 @@
 "use strict";
-// The page's plots: filters the runs, takes means over seeds as `series.py` does, and hands the rows to Vega-Lite.
+// The plots of the report page: filters the runs, averages over seeds like `series.py`, and passes rows to Vega-Lite.
 (() => {
   const study = JSON.parse(document.getElementById("study").textContent);
   const byId = (id) => document.getElementById(id);
@@ -8,7 +8,7 @@
 
   const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 
-  // As `interval` in series.py: nothing from one seed, the range of two, a t-interval of the mean of more.
+  // Like `band` in statistics.py: no interval for one seed, the range for two, a t-interval of the mean for more.
   function interval(values) {
     if (values.length < 2) return [null, null];
     if (values.length === 2) return [Math.min(...values), Math.max(...values)];
@@ -23,7 +23,7 @@
     (state.seed === "all" || run.seed === state.seed) &&
     (!bySupport || run.support === state.support);
 
-  // As `summarise` in series.py.
+  // Like `summarise` in series.py.
   function summarise(series, bySupport) {
     const groups = new Map();
     for (const one of series) {
@@ -45,7 +45,7 @@
     return rows.sort((a, b) => order.get(a.model) - order.get(b.model) || place(a.x) - place(b.x));
   }
 
-  // As `summarise_references` in series.py. A hidden model takes no reference away.
+  // Like `summarise_references` in series.py. References stay when a model is hidden.
   function references(series, bySupport) {
     const groups = new Map();
     for (const one of series) {
@@ -64,7 +64,7 @@
     return [...groups.values()].map(({ name, x, values }) => ({ name, x, value: mean([...values.values()]) }));
   }
 
-  // As `_labelled` in panel.py: labels at the last x, and apart from each other.
+  // Like `_labelled` in chart.py: labels stand at the last x and do not overlap.
   function label(rows, { domain: [low, high], log }) {
     const place = (value) => {
       const inside = Math.min(Math.max(value, low), high);
@@ -84,7 +84,7 @@
     return rows;
   }
 
-  // R² of a run over the chosen masks together, at each of its steps.
+  // R² of a run pooled over the chosen masks, at each of its steps.
   function pooled(run) {
     const split = run.splits[state.split];
     if (!split) return null;
@@ -115,7 +115,7 @@
   function tables(name) {
     const panel = study.panels[name];
     const rows = summarise(name === "explore" ? explored() : panel.series, panel.bySupport);
-    // A panel of rows has no layer of references, and Vega refuses a table that no layer uses.
+    // A panel of rows has no layer for references, and Vega refuses a table that no layer uses.
     const lines = panel.rowHeight ? {} : { [`${name}_references`]: label(references(panel.references, panel.bySupport), panel) };
     return {
       ...lines,
@@ -166,7 +166,7 @@
     );
   }
 
-  // A panel of rows is as high as its rows.
+  // The height of a panel of rows depends on their number.
   function rowsHeight(name) {
     const panel = study.panels[name];
     const rows = new Set(summarise(panel.series, panel.bySupport).map((row) => row.x)).size;

@@ -1,4 +1,4 @@
-"""The report of a study as one HTML file."""
+"""Renders the report of a study as one HTML file."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,12 +27,12 @@ QUESTION = (
 
 
 def write_page(study: Study, verdicts: Sequence[Verdict], path: Path, title: str = TITLE) -> None:
-    """Write the report to `path`, whole or not at all. The same study gives the same bytes."""
+    """Write the report to `path`, completely or not at all. The same study gives the same bytes."""
     write_document(path, render_page(study, verdicts, path.parent, title))
 
 
 def render_page(study: Study, verdicts: Sequence[Verdict], directory: Path, title: str = TITLE) -> str:
-    """The page's text; `directory` is where it will be, and the runs' paths are shown as seen from there."""
+    """The page's text. `directory` is where it will be stored; the paths of runs are shown relative to it."""
     study = with_drawable_names(study)
     header = f"""<p>{QUESTION}</p>
 <p class="caption">{settings(study)}</p>"""
@@ -44,10 +44,10 @@ def render_page(study: Study, verdicts: Sequence[Verdict], directory: Path, titl
 {explore_section()}
 <section aria-labelledby="scores"><h2 id="scores">Models and references</h2>
 <p class="caption">R² at the last snapshot, mean over seeds.
-A model's score means something only between the references.</p>
+Compare a model's score with those of the references.</p>
 {score_section(study)}</section>
 <section aria-labelledby="runs"><h2 id="runs">Runs</h2>
 {run_section(study, directory)}</section>
-<section aria-labelledby="again"><h2 id="again">Make this again</h2>
+<section aria-labelledby="again"><h2 id="again">Reproduce this page</h2>
 {again_section(study, directory)}</section>"""
     return document(title, header, main, "study", page_data(study), "report.js")

@@ -1,4 +1,4 @@
-"""What the page's plots are made of: every run's numbers once, and the charts' specifications."""
+"""The data of the page's plots: the numbers of every run, and the specifications of the charts."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from recombine.study.statistics import t_quantile
 from recombine.study.wording import SPLIT_WORDS
 
 Json = dict[str, Any]
-"""What the page's script is given."""
+"""Data for the page's script."""
 
 EXPLORED_SPLITS = {"ood": SPLIT_WORDS["ood"]} | SPLIT_WORDS | {"in_dist": "masks trained on"}
 HEIGHT, ROW = 210, 26
@@ -23,7 +23,7 @@ EXPLORE = "explore"
 
 
 def page_data(study: Study) -> Json:
-    """All that the page's script needs."""
+    """All data for the page's script."""
     names = models(study)
     most = max((len(group) for group in _groups(study).values()), default=0)
     shown = all_panels(study) | {EXPLORE: _explore()}
@@ -77,7 +77,7 @@ def _series(one: Series) -> Json:
 
 
 def _masks(run: StoredRun) -> Json:
-    """Per split: R², and each mask's numbers over the run's steps."""
+    """For each split: R², and the numbers of each mask, over the steps of the run."""
     found: Json = {"steps": [row.step for row in run.rows], "splits": {}}
     for split in EXPLORED_SPLITS:
         scores = [row.split(split) for row in run.rows]

@@ -1,4 +1,4 @@
-"""The page's words and tables, as HTML. Every name that comes from outside is escaped here."""
+"""The sections of the report page, as HTML. Every name from outside (models, supports, paths) is escaped here."""
 
 import os
 import shlex
@@ -96,7 +96,7 @@ def plot(panel: Panel, support: str) -> str:
 
 
 def control_section(study: Study) -> str:
-    """What every plot obeys: the support, the seeds, the models (which are the legend, too)."""
+    """The controls for all plots: the support, the seeds, and the models (also the legend)."""
     boxes = "".join(
         f'<label class="model"><input type="checkbox" name="model" value="{i}" checked>'
         f'<span class="swatch" data-model="{i}"></span>{escape(name)}</label>'
@@ -116,7 +116,7 @@ def control_section(study: Study) -> str:
 def explore_section() -> str:
     splits = "".join(f'<option value="{split}">{escape(words)}</option>' for split, words in EXPLORED_SPLITS.items())
     return (
-        '<section aria-labelledby="explore"><h2 id="explore">Any masks together</h2>'
+        '<section aria-labelledby="explore"><h2 id="explore">R² on any set of masks</h2>'
         '<p class="caption">R² pooled over the episodes of the chosen masks: 1 − Σ n·mse / Σ n·spread.</p>'
         '<div class="explore"><form id="picker" aria-label="Split and masks">'
         f'<label>Split <select id="split">{splits}</select></label>'
@@ -131,7 +131,7 @@ def explore_section() -> str:
 
 
 def score_section(study: Study) -> str:
-    """Models and references side by side: a score means something only between the references."""
+    """A table of models and references for each support."""
     parts = []
     for support in supports(study):
         runs = [run for run in study.runs if run.support == support]
@@ -186,7 +186,7 @@ def _unfinished(run: StoredRun, step: int, total: int) -> str:
 
 
 def again_section(study: Study, directory: Path) -> str:
-    """The commands, to be run from the directory that the page is in."""
+    """The commands that reproduce the page and a run, to be run from the directory of the page."""
     paths = [relative(run.path, directory) for run in study.runs]
     parents = dict.fromkeys(PurePosixPath(path).parent.as_posix() for path in paths)
     report = " ".join(["recombine report", *map(shlex.quote, parents)])
@@ -198,7 +198,7 @@ def again_section(study: Study, directory: Path) -> str:
 
 
 def _train_again(run: StoredRun, config: str) -> str:
-    """With the flags, threads and devices that the run's bits depend on, and the class that it is of."""
+    """The command that trains a run again, with the flags, threads and devices that affect its bits."""
     made, model = run.made, run.config.model
     words = [f"XLA_FLAGS={shlex.quote(made.xla_flags)}"] if made and made.xla_flags else []
     words += ["recombine train", "--config", shlex.quote(config), "--out again"]
@@ -212,12 +212,12 @@ def _train_again(run: StoredRun, config: str) -> str:
 
 
 def relative(path: Path, directory: Path) -> str:
-    """A path as seen from the page, so that the page says nothing about the machine."""
+    """A path relative to the page, so that the page reveals nothing about the machine."""
     return Path(os.path.relpath(path, directory)).as_posix()
 
 
 def settings(study: Study) -> str:
-    """What the runs have in common, in a line."""
+    """The settings that the runs share, in one line."""
     found = {}
     for words, field in (
         ("input size", "task.input_dim"),

@@ -1,5 +1,5 @@
 "use strict";
-// A sweep's plots, in the page's tone.
+// The plots of a sweep, in light or dark like the page.
 (() => {
   const charts = JSON.parse(document.getElementById("charts").textContent);
 

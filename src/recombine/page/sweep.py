@@ -1,4 +1,4 @@
-"""The results of a sweep as one HTML file, beside the figures as files."""
+"""Renders the results of a sweep as one HTML file, and writes its figures as files."""
 
 from html import escape
 from pathlib import Path
@@ -17,7 +17,7 @@ PAGE = "index.html"
 
 
 def write_sweep_report(results: SweepResults, out: Path) -> Path:
-    """The page and its figures (PNG, SVG); the page's path."""
+    """Write the page and its figures (PNG, SVG). Returns the path of the page."""
     make_directories(out)
     for name, chart in sweep_figures(results).items():
         save_figure(chart, *(out / f"{name}.{suffix}" for suffix in ("png", "svg")))
@@ -38,13 +38,13 @@ def render(results: SweepResults) -> str:
     states = ", ".join(f"{count:,} {escape(state)}" for state, count in results.states.items())
     header = f"<p>Runs: {states}. A configuration is ranked when all its seeds are done.</p>"
     main = f"""<section aria-labelledby="winners"><h2 id="winners">Selected</h2>
-<p class="caption">The paper selects by the R² on held-out masks. Selecting uses episodes of its own; what is reported
-is measured on others. Beside it, what selecting in distribution would have chosen.</p>
+<p class="caption">The paper selects by the R² on held-out masks. Scores for selection and reported scores are measured
+on different episodes. For comparison: the configuration that selecting in distribution would have chosen.</p>
 {_winners(results)}</section>
 <section aria-labelledby="picture"><h2 id="picture">All configurations</h2>
 <noscript><p>The plots need JavaScript; the tables do not.</p></noscript>
 {plots}</section>
-<section aria-labelledby="matters"><h2 id="matters">What matters</h2>
+<section aria-labelledby="matters"><h2 id="matters">Importance of each field</h2>
 <p class="caption">The share of the variance between configurations that a field explains by itself, and the mean R² at
 each of its values.</p>
 {_importance(results)}</section>
@@ -85,4 +85,6 @@ def _importance(results: SweepResults) -> str:
         ]
         for one in results.importance
     ]
-    return table(("field", "share of variance", "mean R² at each value"), rows, "stack") if rows else "<p>Nothing.</p>"
+    if not rows:
+        return "<p>No field makes a difference.</p>"
+    return table(("field", "share of variance", "mean R² at each value"), rows, "stack")

@@ -1,11 +1,11 @@
 "use strict";
-// Dark or light: as the system says, or as the button was last left. `draw(tone)` is called now and at every change.
+// Dark or light: the last choice made with the button, or the system's. Calls `draw(tone)` now and on every change.
 function followTone(draw) {
   const button = document.getElementById("theme");
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  // A page opened as a file, or in a strict browser, may not have a storage.
+  // A page opened as a file, or in a strict browser, may have no storage.
   const remember = { get: () => { try { return localStorage.getItem("recombine-theme"); } catch { return null; } },
-    set: (tone) => { try { localStorage.setItem("recombine-theme", tone); } catch { /* the choice is for now only */ } } };
+    set: (tone) => { try { localStorage.setItem("recombine-theme", tone); } catch { /* not remembered */ } } };
 
   function paint(tone) {
     document.documentElement.dataset.theme = tone;

@@ -1,4 +1,4 @@
-"""The report of a study: figures, verdicts and the page, in one directory."""
+"""Writes the report of a study: figures, verdicts and the page, in one directory."""
 
 import json
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ PAGE, VERDICTS = "index.html", "verdicts.json"
 
 
 def write_report(runs: Sequence[Path], out: Path, figures: bool = True) -> tuple[Study, tuple[Verdict, ...], Path]:
-    """Everything, from the run directories alone. Returns the study, the verdicts and the page's path."""
+    """Write the report from run directories alone. Returns the study, the verdicts and the path of the page."""
     study = collect(runs)
     verdicts = judge(study)
     make_output_directory("out", out)

@@ -1,1 +1,1 @@
-"""Typed records of what a run stores, with JSON in and out in one place. No JAX here."""
+"""Typed records of everything that a run stores, and their conversion to and from JSON. No JAX here."""

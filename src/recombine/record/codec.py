@@ -1,7 +1,7 @@
-"""Records as JSON, in and out: the one place where untyped data becomes typed.
+"""Converts records to and from JSON: the one place where untyped data becomes typed.
 
-Every file of JSON that a run directory holds is read by `decode` and written by `encode`. A value of the wrong type is
-an error that names the place (`$.ood.r2`), never a number that is silently wrong.
+Every JSON file in a run directory is read by `decode` and written by `encode`. A value of the wrong type raises an
+error that names its place (`$.ood.r2`); it is never silently accepted.
 """
 
 import json
@@ -18,11 +18,11 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class BadRecord(ValueError):
-    """Data that is not the record it should be."""
+    """The data does not have the form of the expected record."""
 
 
 def decode(data: bytes | str, kind: type[T]) -> T:
-    """The record that a JSON text holds. Keys that the record does not have are ignored."""
+    """The record in a JSON text. Unknown keys are ignored."""
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
@@ -30,7 +30,7 @@ def decode(data: bytes | str, kind: type[T]) -> T:
 
 
 def convert(value: Any, kind: type[T]) -> T:
-    """The record that plain data (dictionaries, lists, numbers) holds."""
+    """The record in plain data (dictionaries, lists, numbers)."""
     try:
         return msgspec.convert(value, kind)
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -43,9 +43,9 @@ def plain(record: Any) -> Any:
 
 
 def storable(record: Record) -> Any:
-    """As `plain`, of a record that can be read again from a file.
+    """Like `plain`, but raises an error if the result could not be read back from a file.
 
-    Where a number is not finite and the record has no place for None, that is an error now: the file would be lost.
+    That happens where a number is not finite and its field does not allow None.
     """
     content = plain(record)
     try:

@@ -1,7 +1,7 @@
-"""The numbers and names that records hold, within the bounds that every measurement keeps.
+"""Types of the numbers and names in records, with bounds that every real measurement satisfies.
 
-A file can hold anything. What is beyond these bounds is refused where it is read, so that no sum overflows later on, no
-logarithm fails, and no name is looked up that cannot be there.
+A file can contain anything. Values outside these bounds are refused when the file is read, so that later no sum
+overflows, no logarithm fails, and no impossible name is looked up.
 """
 
 from typing import Annotated
@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from recombine.checks import LARGEST_COUNT, NUM_SEEDS
 
-LARGEST = 1e100  # errors of float32 numbers, squared, stay far below
+LARGEST = 1e100  # squared errors of float32 numbers stay far below
 
 Real = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 Positive = Annotated[float, Meta(ge=0, le=LARGEST)]
@@ -18,6 +18,6 @@ Count = Annotated[int, Meta(ge=0, le=LARGEST_COUNT)]
 """Steps, episodes, devices."""
 Seed = Annotated[int, Meta(ge=0, lt=NUM_SEEDS)]
 MaskName = Annotated[str, Meta(pattern=r"^[01]+\Z")]
-"""A mask as a word: `110000`."""
+"""A mask as text, such as `110000`."""
 NumModules = Annotated[str, Meta(pattern=r"^[1-9][0-9]{0,3}\Z")]
-"""A number of active modules, as a key: `2`."""
+"""A number of active modules as a JSON key, such as `2`."""

@@ -1,4 +1,4 @@
-"""The references' scores, as a file in `references/` holds them."""
+"""The scores of the references, as stored in the files of `references/`."""
 
 from typing import Any
 
@@ -38,11 +38,11 @@ class ReferenceScores(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 
 References = dict[str, ReferenceScores]
-"""By the name of the reference."""
+"""The scores of every reference, by its name."""
 
 
 class StoredReferences(Record, frozen=True):
-    """The file: what the scores depend on, and the scores."""
+    """The content of a file: the settings that the scores depend on, and the scores."""
 
     depends: dict[str, Any]
     scores: References

@@ -1,4 +1,4 @@
-"""The state of a run, as its directory tells it: `status.json`, `env.json` and `timing.jsonl`."""
+"""The records of a run's state: `status.json`, `env.json` and `timing.jsonl`."""
 
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ RunState = Literal["running", "done", "stopped", "interrupted", "failed", "unkno
 
 
 class Status(Record, frozen=True, omit_defaults=True):
-    """`status.json`: how far the run is, and how it ended."""
+    """`status.json`: how far the run has come, and how it ended."""
 
     state: RunState
     step: Count
@@ -22,7 +22,7 @@ class Status(Record, frozen=True, omit_defaults=True):
 
 
 class Identity(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """Everything that the bits of a run depend on besides its configuration. Resuming with another is refused."""
+    """Everything besides the configuration that affects a run's bits. Resuming with another identity is refused."""
 
     recombine: str
     jax: str
@@ -34,20 +34,20 @@ class Identity(Record, frozen=True, kw_only=True, omit_defaults=True):
     platform: str
     device: str
     features: str = ""
-    """A digest of what the processor can do."""
+    """A digest of the processor's instruction sets."""
     devices: Count
     threads: Count
     xla_flags: str
     together: int = 1
-    """How many runs one vmapped program trained. The name is that of the files on disk."""
+    """The number of runs that one vmapped program trained. The field keeps the name it has in stored files."""
     sources: str = UNKNOWN
-    """A digest of the package's code that trains and measures; empty for runs made before it was recorded."""
+    """A digest of the code that trains and measures; empty for runs that were made before it was recorded."""
     model_sources: str = UNKNOWN
-    """The same of a custom model's code: its module, and what that imports from the user's own directories."""
+    """The same for a custom model: its module, and what that imports from the user's own directories."""
 
 
 class Start(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """One start of a run: from which step, with what."""
+    """One start of a run: its first step, and the software and machine that it ran on."""
 
     step: Count
     identity: Identity
@@ -55,27 +55,27 @@ class Start(Record, frozen=True, kw_only=True, omit_defaults=True):
     system: str = ""
     cores: int = 0
     commit: str = ""
-    """Of Recombine, where it runs from a git checkout; `+` behind it where files had been changed since."""
+    """The git commit of Recombine, followed by `+` if files had changed since; empty outside a checkout."""
     versions: dict[str, str] = msgspec.field(default_factory=dict)
     command: tuple[str, ...] = ()
 
 
 class Change(Record, frozen=True):
-    """What `--resume-anyway` accepted: the fields that differ, before and after."""
+    """The differences that `--resume-anyway` accepted: each field with its old and new value."""
 
     step: Count
     fields: dict[str, tuple[Any, Any]]
 
 
 class Environment(Record, frozen=True):
-    """`env.json`: what made the run."""
+    """`env.json`: every start of the run, and every change that was accepted on resuming."""
 
     starts: tuple[Start, ...] = ()
     changes: tuple[Change, ...] = ()
 
 
 class TimingRow(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """One row of `timing.jsonl`: the seconds of each phase since the row before, throughput, memory."""
+    """One row of `timing.jsonl`: seconds spent in each phase since the previous row, throughput, memory."""
 
     step: Count
     seconds: dict[str, float]

@@ -1,4 +1,4 @@
-"""Scores: what is measured at a snapshot, and the row of `metrics.jsonl` that they make."""
+"""Scores measured at a snapshot, and the row of `metrics.jsonl` that holds them."""
 
 from recombine.record.codec import Record
 from recombine.record.novel import NovelScores
@@ -14,8 +14,8 @@ class Score(Record, frozen=True, omit_defaults=True):
     nmse: Positive
     """The ratio itself, 1 − r2, as the paper prints it."""
     r2_variance: Real | None
-    """The other reading of the paper: the denominator is each context's variance of y, summed over episodes. None
-    where the contexts have a single pair, and so no variance."""
+    """The other reading of the paper: the denominator is the variance of y in each context, summed over episodes. None
+    if the contexts have a single pair, and so no variance."""
     mse: Positive
     """The mean squared error, which is the training loss."""
     r2_sequence: Real | None = None
@@ -24,7 +24,7 @@ class Score(Record, frozen=True, omit_defaults=True):
 
 
 class MaskScore(Record, frozen=True):
-    """The part of a score that the tasks of one mask make. Scores of several masks pool by their episodes."""
+    """The score on the tasks of one mask. `pooled_r2` combines several masks, weighted by their episodes."""
 
     episodes: Count
     r2: Real | None
@@ -34,7 +34,7 @@ class MaskScore(Record, frozen=True):
 
 
 class SplitScore(Score, frozen=True, omit_defaults=True):
-    """The score on the episodes of a split, and on those of each of its masks. The controls have no masks."""
+    """The score on a split, and on each of its masks. The control splits have no masks."""
 
     masks: dict[MaskName, MaskScore] | None = None
 
@@ -68,11 +68,11 @@ class ProbeScores(PointScores, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class MetricsRow(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """One row of `metrics.jsonl`: a snapshot. A support that holds nothing out has no `ood`."""
+    """One row of `metrics.jsonl`: a snapshot. There is no `ood` if the support holds no mask out."""
 
     step: Count
     loss: Positive | None
-    """The mean training loss since the row before; None in the first row."""
+    """The mean training loss since the previous row; None in the first row."""
     in_dist: SplitScore
     ood: SplitScore | None = None
     control: SplitScore

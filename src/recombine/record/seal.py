@@ -1,7 +1,6 @@
-"""Seals: a stored result carries a digest of itself, and one of the code that measured it.
+"""Seals: a stored result carries a digest of its own content, and one of the code that measured it.
 
-A result that was edited or damaged is not taken for a measurement, and one that other code measured is not taken for
-one of this code.
+An edited or damaged result is refused, and a result of other code is not mistaken for one of the current code.
 """
 
 import hashlib
@@ -21,28 +20,28 @@ class Sealed(Generic[T]):
 
     value: T
     sources: str
-    """`UNKNOWN` for a result that was stored before digests were kept."""
+    """`UNKNOWN` for a result that was stored before digests existed."""
 
     def measured_by(self, sources: str) -> bool:
-        """Whether it may stand for a measurement by this code. What is not known is not held against it."""
+        """Whether the code of this digest measured the result. An unknown digest counts as a match."""
         return self.sources in (UNKNOWN, sources)
 
 
 class _Seal(Record, frozen=True):
-    """What a sealed file says of itself."""
+    """The two fields that sealing adds to a file."""
 
     sources: str = UNKNOWN
     sha256: str | None = None
 
 
 def seal(record: Record, sources: str) -> bytes:
-    """The file of a result that was measured by the code of this digest."""
+    """The content of a sealed file: a result, and `sources`, the digest of the code that measured it."""
     content = storable(record) | {"sources": sources}
     return f"{json.dumps(content | {'sha256': _digest(content)}, indent=1, allow_nan=False)}\n".encode()
 
 
 def unseal(data: bytes, kind: type[T]) -> Sealed[T]:
-    """The result in a file. `BadRecord` if it is not as it was written."""
+    """The result in a sealed file. Raises `BadRecord` if the file has changed since it was written."""
     found = decode(data, _Seal)
     if found.sha256 is None and found.sources == UNKNOWN:
         return Sealed(decode(data, kind), UNKNOWN)
@@ -53,7 +52,7 @@ def unseal(data: bytes, kind: type[T]) -> Sealed[T]:
     except (ValueError, RecursionError) as error:
         raise BadRecord(str(error)) from error
     if not same:
-        raise BadRecord("it is not what was written: its numbers do not have their digest")
+        raise BadRecord("the content does not match its digest: the file was edited or damaged")
     return Sealed(decode(data, kind), found.sources)
 
 

@@ -1,4 +1,4 @@
-"""What a sweep stores: `sweep.jsonl`, a line for each run, and each run's `selection.json`."""
+"""The records of a sweep: `sweep.jsonl`, with a line for each run, and the `selection.json` of each run."""
 
 from typing import Any
 
@@ -18,14 +18,14 @@ class SweepLine(Record, frozen=True):
 
 
 class SelectionScores(Record, frozen=True, omit_defaults=True):
-    """In distribution, and out of it where masks are held out."""
+    """The scores in distribution, and out of distribution if masks are held out."""
 
     in_dist: Score | None = None
     ood: Score | None = None
 
 
 class Selection(Record, frozen=True):
-    """The scores that a sweep selects by, and beside them those that it reports (of the last row of metrics)."""
+    """The scores that a sweep selects by, and those that it reports (from the last row of metrics)."""
 
     format: int
     step: Count

@@ -1,1 +1,1 @@
-"""One run: trained, measured and saved; resumed, loaded, examined, exported."""
+"""Everything about one run: train it, resume it, load it, examine it, export it."""

@@ -1,4 +1,4 @@
-"""The examination of a run: scores, scorecard and references, measured where missing."""
+"""Examines a run: collects its scores, scorecard and references, and measures those that are missing."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -27,12 +27,12 @@ from recombine.storage.writer import write_scorecard
 from recombine.task.evaluation import evaluation_episodes
 from recombine.task.teacher import config_teacher
 
-TOLERANCE = 1e-3  # of the error's share: between kinds of processors, R² differs by less than 1e-5
+TOLERANCE = 1e-3  # of R², or relative to 1 − R² if that exceeds 1; processors differ by less than 1e-5
 
 
 @dataclass(frozen=True)
 class Examined:
-    """Everything that is measured of a run's newest checkpoint."""
+    """Every measurement of a run's newest checkpoint."""
 
     run: StoredRun
     row: MetricsRow
@@ -40,7 +40,7 @@ class Examined:
     references: References
 
     def as_json(self) -> dict[str, Any]:
-        """What `recombine eval --json` prints."""
+        """The output of `recombine eval --json`."""
         run = self.run
         head = {"model": run.model, "support": run.support, "seed": run.seed, "step": self.row.step}
         scores = {name: value for name, value in plain(self.row).items() if name not in ("step", "loss")}
@@ -52,9 +52,9 @@ class Examined:
 def examine(
     run: StoredRun, trained: TrainedModel | None, say: Callable[[str], None], writing: Writing = nullcontext
 ) -> Examined:
-    """All scores of a run. A stored number is measured again if it is damaged, or if other code measured it.
+    """All scores of a run. A stored result is measured again if it is damaged, or if other code measured it.
 
-    Without a model everything must be stored: such a run was exported without its parameters, after it was examined.
+    Without a model (`trained` is None: the run was exported without its parameters), everything must be stored.
     """
     source = open_run(run.path)
     for text in run.notes:
@@ -68,11 +68,11 @@ def examine(
     measured = None if row is None else in_dist_r2(trained)
     if row is not None and measured is not None and not agree(row.in_dist.r2, measured):
         say(
-            f"{run.path}: the stored R² in distribution, {row.in_dist.r2:.4f}, is not what the parameters have with "
-            f"this code, {measured:.4f}: everything is measured again"
+            f"{run.path}: the stored R² in distribution is {row.in_dist.r2:.4f}, but the stored parameters have "
+            f"{measured:.4f} with this code; measuring everything again"
         )
         row = None
-    elif row is None:  # the newest checkpoint lies between two measurements
+    elif row is None:  # the newest checkpoint was saved between two measurements
         say(f"{run.path}: measuring at step {trained.step}")
     disagrees = row is None and measured is not None
     if row is None:
@@ -83,14 +83,14 @@ def examine(
 
 
 def in_dist_r2(trained: TrainedModel) -> float:
-    """R² in distribution, measured now: it tells whether parameters and code are those that the scores are of."""
+    """R² in distribution, measured now. It shows whether the stored scores belong to these parameters and this code."""
     config = trained.config
     _, episodes = evaluation_episodes(config, config_teacher(config), "in_dist")
     return score(forward_episodes(config, trained.model, episodes).y, episodes).r2
 
 
 def agree(stored: float, measured: float) -> bool:
-    """Whether two measurements of one model are the same, but for the rounding of another machine."""
+    """Whether two measurements of a model agree, up to the rounding differences between machines."""
     return abs(stored - measured) <= TOLERANCE * max(1.0, abs(1.0 - stored))
 
 
@@ -100,7 +100,7 @@ def scorecard_of(
     say: Callable[[str], None] = lambda text: None,
     writing: Writing = nullcontext,
 ) -> Scorecard:
-    """The scorecard of a run's newest checkpoint; measured, and stored where possible, if it is not there yet."""
+    """The scorecard of a run's newest checkpoint. If it is missing, it is measured, and stored if possible."""
     source, stored = open_run(run), None
     if isinstance(source, DirectorySource):
         remove_leftovers(run / SCORECARD_FILE)
@@ -121,7 +121,7 @@ def scorecard_of(
 
 
 def scorecard_is_stored(source: RunSource, config: Config, step: int) -> bool:
-    """Whether the scorecard of this step is there, whole, and measured by this code."""
+    """Whether an intact scorecard of this step is stored that the current code measured."""
     try:
         stored = read_scorecard(source)
     except InputError:  # damaged: measured again

@@ -1,4 +1,4 @@
-"""Exports runs in a form to share: measurements and parameters, in a directory or an archive."""
+"""Exports runs for sharing: their measurements and, on request, their parameters, in a directory or an archive."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -36,16 +36,16 @@ from recombine.storage.source import (
 )
 
 KEPT = {STATUS: LARGEST_SMALL, SCORECARD: LARGEST_SCORECARD, SELECTION: LARGEST_SMALL}
-"""The files that are exported besides configuration and metrics, and how large each may be."""
+"""The files that are exported besides configuration and metrics, and the largest allowed size of each."""
 LARGEST_REFERENCES, LARGEST_LIST = 1 << 20, 1 << 28
 
 
 def check_export(runs: Iterable[RunSource], out: Path, weights: bool = False, lists: Sequence[Path] = ()) -> None:
-    """Refuse, before anything is written, what cannot be exported."""
+    """Refuse runs that cannot be exported, before anything is written."""
     _check_lists(lists, out)
     names: set[str] = set()
     for run in runs:
-        read_run(run)  # whole, and as it was written
+        read_run(run)  # raises an error if it is damaged
         read_selection(run)
         _kept_files(run)
         _public_environment(run)
@@ -59,13 +59,13 @@ def check_export(runs: Iterable[RunSource], out: Path, weights: bool = False, li
         step, row = load_model(run.path).step, last_row(run)
         if row is None or step != row.step:
             measured = None if row is None else row.step
-            what = f"its newest checkpoint is of step {step}, and it was last measured at step {measured}"
-            advice = "scores and parameters would be of different models; train on, or export without --weights"
+            what = f"its newest checkpoint is at step {step}, but it was last measured at step {measured}"
+            advice = "scores and parameters would not match; train further, or export without --weights"
             raise InputError("run", str(run.path), f"{what}: {advice}")
 
 
 def _check_lists(lists: Sequence[Path], out: Path) -> None:
-    """One place has room for the list of one sweep. There it may have grown since it was last exported."""
+    """Refuse to mix the lists of two sweeps. A list that was exported before may have grown since."""
     if len(lists) > 1:
         shown = ", ".join(map(str, lists))
         raise InputError("runs", shown, f"each has a {lists[0].name}; export them to different directories")
@@ -81,7 +81,7 @@ def _read_list(path: Path) -> bytes:
 
 
 def export_runs(runs: Sequence[RunSource], out: Path, weights: bool = False, lists: Sequence[Path] = ()) -> list[Path]:
-    """The runs, each under its name, their references beside them, and the lists of sweeps; where each went."""
+    """Write the runs, each under its name, with their references and sweep lists. Returns the new path of each run."""
     members: dict[str, bytes] = {path.name: _read_list(path) for path in lists}
     for run in runs:
         members |= _members(run, weights)
@@ -95,7 +95,7 @@ def export_runs(runs: Sequence[RunSource], out: Path, weights: bool = False, lis
 
 
 def _members(run: RunSource, weights: bool) -> dict[str, bytes]:
-    """The files of one run that are kept, by their names in the export."""
+    """The exported files of one run, by their names in the export."""
     kept = _kept_files(run)
     if (env := _public_environment(run)) is not None:
         kept[ENV] = f"{encode(env, indent=1)}\n".encode()
@@ -119,7 +119,7 @@ def _kept_files(run: RunSource) -> dict[str, bytes]:
 
 
 def _public_environment(run: RunSource) -> Environment | None:
-    """What a run was made with, without what concerns nobody else: the machine's name, the command."""
+    """The record of a run's starts without private details: the name of the machine, the command."""
     if not run.has(ENV):
         return None
     try:

@@ -1,4 +1,4 @@
-"""A trained model, from a run directory or an archive."""
+"""Loads a trained model from a run directory or an archive."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,12 +21,12 @@ from recombine.storage.reader import last_row, read_config
 from recombine.storage.source import CHECKPOINTS, CONFIG, METRICS, WEIGHTS, RunSource, open_run
 from recombine.train.step import State, state_shapes
 
-LOSSES = "losses"  # among the arrays of a checkpoint: the losses since the last row of metrics
+LOSSES = "losses"  # the name of an array in a checkpoint: the losses since the last row of metrics
 LARGEST_WEIGHTS = 1 << 32
 
 
 class TrainedModel(NamedTuple):
-    """A model, what it was trained with, and for how many steps."""
+    """A model, its configuration, and the number of steps it was trained for."""
 
     config: Config
     model: Model
@@ -34,9 +34,9 @@ class TrainedModel(NamedTuple):
 
 
 def load_model(path: Path, below: Path | None = None, say: Callable[[str], None] = lambda text: None) -> TrainedModel:
-    """The model of a run's newest good checkpoint. A custom class must have been imported by then.
+    """The model of a run's newest good checkpoint. A custom class must have been imported before.
 
-    With `below`, a directory that the user named, no link below it is followed.
+    With `below`, a directory that the user named, no link below that directory is followed.
     """
     source = open_run(path, below)
     damage = "it has no checkpoint yet"
@@ -47,7 +47,7 @@ def load_model(path: Path, below: Path | None = None, say: Callable[[str], None]
                 raise DamagedCheckpoint(f"{checkpoint_path.name} has no {CONFIG}")
         except DamagedCheckpoint as error:
             damage = str(error)
-            say(f"{path}: damaged checkpoint, left out: {damage}")
+            say(f"{path}: skipping a damaged checkpoint: {damage}")
             continue
         config = stored_config(parse_toml(checkpoint.texts[CONFIG], str(checkpoint_path / CONFIG)))
         arrays = {name: array for name, array in checkpoint.arrays.items() if name != LOSSES}
@@ -55,12 +55,12 @@ def load_model(path: Path, below: Path | None = None, say: Callable[[str], None]
     if source.has(WEIGHTS):
         return _load_exported(source)
     if not is_directory(path / CHECKPOINTS, below):
-        raise InputError("run", str(path), "has no parameters; `recombine export --weights` takes them along")
+        raise InputError("run", str(path), "has no parameters; `recombine export --weights` includes them")
     raise InputError("run", str(path), f"no good checkpoint ({damage})")
 
 
 def _load_exported(source: RunSource) -> TrainedModel:
-    """Of a run that was exported: its parameters are in one file, and the last row of metrics tells the step."""
+    """Load the model of an exported run: its parameters are in one file, its step is in the last row of metrics."""
     config, row = read_config(source), last_row(source)
     try:
         data = source.read(WEIGHTS, LARGEST_WEIGHTS)
@@ -75,13 +75,13 @@ def _load_exported(source: RunSource) -> TrainedModel:
 
 
 def restore_state(config: Config, arrays: Mapping[str, np.ndarray], where: str) -> State:
-    """The state that was stored. Takes no more memory than its arrays, whatever sizes the configuration asks for."""
+    """The stored state. Needs no more memory than the stored arrays, whatever sizes the configuration asks for."""
     return replace_arrays(_shapes(config, arrays, where), arrays, where)
 
 
 def _shapes(config: Config, arrays: Mapping[str, np.ndarray], where: str) -> State:
     if config.model.kind in (*MODEL_CONFIGS, *SHIPPED):
-        # Each block has arrays of its own. Only to trace the 65,536 that a forged file asks for would take hours.
+        # Each block has its own arrays. Merely tracing the 65,536 blocks that a forged file may ask for takes hours.
         sizes = config_tables(config)["model"]
         num_layers = (sizes | sizes.get("options", {})).get("num_layers", 0)
         if isinstance(num_layers, int) and num_layers > len(arrays):
@@ -90,7 +90,7 @@ def _shapes(config: Config, arrays: Mapping[str, np.ndarray], where: str) -> Sta
         return state_shapes(config)
     except InputError:
         raise
-    except Exception as error:  # of a custom class, which is built with options from a file
+    except Exception as error:  # raised by a custom class, which is built with options from a file
         if not isinstance(config.model, CustomModelConfig):
             raise
         why = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"

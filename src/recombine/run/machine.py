@@ -1,4 +1,4 @@
-"""The machine a run is on: its threads and devices, and what else the bits of a run depend on."""
+"""The machine of a run: its threads and devices, and everything else that affects the bits of a run."""
 
 import hashlib
 import os
@@ -13,25 +13,25 @@ from recombine.code_digest import UNKNOWN, model_digest, package_commit, package
 from recombine.errors import InputError
 from recombine.record.run_state import Identity, Start
 
-COMPILED = "RECOMBINE_COMPILED"  # the directory that we chose; a cluster hands it on with the environment
-TRAINING = ("recombine.train.loop", "recombine.measure.snapshot")  # their code makes a run
-THREADS = "RECOMBINE_THREADS"  # left in the environment by `prepare`, for `identity` to record
+COMPILED = "RECOMBINE_COMPILED"  # our choice of cache directory; a cluster may pass it on to other machines
+TRAINING = ("recombine.train.loop", "recombine.measure.snapshot")  # the code that determines a run
+THREADS = "RECOMBINE_THREADS"  # set in the environment by `prepare`, read by `identity`
 
 
 def available_cores() -> int:
-    """The cores this process may run on."""
+    """The number of cores that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def prepare(threads: int | None = None, devices: int = 1, compile_quickly: bool = False) -> None:
-    """Tell XLA, before JAX starts, how many threads and how many CPU devices it gets.
+    """Set the number of threads and of CPU devices for XLA. This must happen before JAX starts.
 
-    Compiled quickly, programs run slower and differ in last bits: for work that is mostly compiling. The flag stays in
-    the environment, for workers.
+    `compile_quickly` is for work that is mostly compiling: programs compile faster, but run slower and differ in their
+    last bits. The flag stays in the environment, so that workers inherit it.
 
-    With several CPU devices each runs single-threaded: XLA's own threads would only compete with them. Its pool then
-    needs more threads than there are devices, because each device blocks one while it waits for the others: with
-    as many, the first exchange never ends.
+    Each of several CPU devices runs single-threaded, because XLA's own threads would only compete with them. XLA's
+    thread pool then needs more threads than there are devices: each device blocks one thread while it waits for the
+    others, and with only as many threads as devices the first exchange never ends.
     """
     if threads is not None:
         check_size("threads", threads, most=4096)
@@ -43,7 +43,7 @@ def prepare(threads: int | None = None, devices: int = 1, compile_quickly: bool 
     if _jax_has_started():
         if threads is None and devices == 1:
             return
-        raise InputError("threads", threads, f"(and devices = {devices}) are settled before JAX starts; it has started")
+        raise InputError("threads", threads, f"(and devices = {devices}) must be set before JAX starts; it has started")
     count = 1 if devices > 1 else threads or available_cores()
     _keep_compiled()
     os.environ[THREADS] = str(count)
@@ -56,7 +56,7 @@ def prepare(threads: int | None = None, devices: int = 1, compile_quickly: bool 
 
 
 def identity(devices: int = 1, vmapped: int = 1, custom: str | None = None) -> Identity:
-    """Everything that the bits of a run depend on besides its configuration; `custom` names a custom model."""
+    """Everything besides the configuration that affects the bits of a run. `custom` is the class of a custom model."""
     import jax
 
     device = jax.devices()[0]
@@ -81,7 +81,7 @@ def identity(devices: int = 1, vmapped: int = 1, custom: str | None = None) -> I
 
 
 def this_start(step: int, identity: Identity) -> Start:
-    """A start of a run, as `env.json` records it: the command, Python, the system and other versions."""
+    """The record of a start for `env.json`: the identity, the command, versions of Python and the system."""
     return Start(
         step=step,
         identity=identity,
@@ -95,9 +95,9 @@ def this_start(step: int, identity: Identity) -> Start:
 
 
 def peak_memory() -> int:
-    """The most resident memory this process has had, in bytes.
+    """The peak resident memory of this process, in bytes.
 
-    On Linux not from `getrusage`, whose maximum starts from that of the process which started this one.
+    On Linux it is read from /proc: the maximum in `getrusage` includes the parent process.
     """
     status = Path("/proc/self/status")
     if status.is_file():
@@ -111,13 +111,13 @@ def peak_memory() -> int:
 
 
 def _keep_compiled() -> None:
-    """Have JAX keep what it compiles, for the next run and for workers side by side: most of a short run is compiling.
+    """Turn on JAX's compilation cache, for later runs and for parallel workers: a short run is mostly compiling.
 
-    Machine code is for one kind of processor: each has a directory of its own, as home directories may be shared.
-    JAX's own variable, set by the user, goes before; empty, it keeps nothing.
+    Machine code fits one kind of processor, and home directories may be shared, so each kind has its own directory. If
+    the user has set JAX's own variable, it takes precedence; if it is empty, nothing is cached.
     """
     given = os.environ.get("JAX_COMPILATION_CACHE_DIR")
-    if given is None or given == os.environ.get(COMPILED):  # ours, perhaps from another machine
+    if given is None or given == os.environ.get(COMPILED):  # unset, or our own choice, perhaps made on another machine
         home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
         kind = _short_hash(f"{_processor()} {_processor_flags()}")
         os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(home) / "recombine" / f"compiled-{kind}")
@@ -145,7 +145,7 @@ def _jax_has_started() -> bool:
 
 
 def _processor() -> str:
-    """XLA compiles for the processor it runs on, so another model may give other bits."""
+    """The model of the processor. XLA compiles for it, so another model may give other bits."""
     info = Path("/proc/cpuinfo")
     if info.is_file():
         for line in info.read_text(encoding="utf-8", errors="replace").splitlines():

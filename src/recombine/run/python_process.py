@@ -1,9 +1,9 @@
-"""The command of a Python process of ours, which imports nothing from the current directory."""
+"""The command for starting a Python process of Recombine that imports nothing from the current directory."""
 
 import sys
 
 PYTHON = (sys.executable, "-P")
-"""`-P`: without it, `python -m` puts the current directory first on the path, and files there would be imported."""
+"""Without `-P`, `python -m` puts the current directory first on the path, and would import files from there."""
 
 
 def python_command(module: str, *arguments: str) -> list[str]:

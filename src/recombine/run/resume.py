@@ -1,4 +1,4 @@
-"""Where a run resumes: at its newest good checkpoint, if nothing else has changed since."""
+"""Finds the checkpoint from which a run resumes, and what has changed since it was made."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +20,8 @@ from recombine.storage.writer import RunDirectory
 
 
 def newest_checkpoint(directory: RunDirectory, say: Callable[[str], None]) -> Checkpoint | None:
-    """None in a new directory. Damaged checkpoints are set aside; if no other is left, the run cannot resume."""
+    """The newest good checkpoint; None in a new directory. Damaged checkpoints are renamed. If no good one is left,
+    the run cannot resume, and an error is raised."""
     paths = list_checkpoints(directory.checkpoints)
     for path in paths:
         try:
@@ -43,7 +44,7 @@ def newest_checkpoint(directory: RunDirectory, say: Callable[[str], None]) -> Ch
 
 
 def _check_metrics(checkpoint: Checkpoint, directory: RunDirectory) -> None:
-    """A checkpoint may be whole, and another version's."""
+    """Refuse a checkpoint that is intact, but whose metrics are from another version."""
     try:
         last_metrics(checkpoint.texts[METRICS])
     except BadRecord as error:
@@ -54,14 +55,14 @@ def _check_metrics(checkpoint: Checkpoint, directory: RunDirectory) -> None:
 def what_changed(
     directory: RunDirectory, newest: Checkpoint | None, config: Config, identity: Identity, say: Callable[[str], None]
 ) -> dict[str, tuple[Any, Any]]:
-    """The settings that are not those the run was made with, and what its bits depend on: before and now."""
+    """The settings, and the parts of its identity, in which this start differs from the run: old and new value."""
     stored = parse_toml(newest.texts[CONFIG], CONFIG) if newest else directory.read_config()
     changed = differences(stored, config_tables(config)) if stored else {}
-    if newest and not _is_finished(newest, config):  # what is only reported depends on no machine
-        # How many runs are trained together may change, as sweeps grow: every start records how many at most.
+    if newest and not _is_finished(newest, config):  # reporting a finished run depends on no machine
+        # The number of runs in one vmapped program may change, as sweeps grow. Every start records it in env.json.
         before, now = (plain(msgspec.structs.replace(one, together=1)) for one in (newest.identity, identity))
         if newest.identity.sources == UNKNOWN:
-            say("the run was made before the code of a run was recorded: it may have been other code than this")
+            say("the run was made before runs recorded their code; the code may have changed since")
             now = {name: value for name, value in now.items() if name not in ("sources", "model_sources")}
         changed |= differences({"machine": before}, {"machine": now})
     return changed

@@ -1,7 +1,7 @@
-"""SIGINT and SIGTERM: the work saves and ends; a second one ends it at once.
+"""Handling of SIGINT and SIGTERM: on the first signal the work saves and ends, on the second it ends at once.
 
-The work runs in a thread of its own. Python handles signals in the main thread only, and there only between two of
-its own instructions: a main thread inside XLA's compiler would not hear them for seconds.
+The work runs in a separate thread. Python handles signals only in the main thread, between two bytecode instructions:
+a main thread inside XLA's compiler would not react for seconds.
 """
 
 import os
@@ -19,18 +19,18 @@ T = TypeVar("T")
 
 
 class Interrupted(Exception):
-    """A signal ended the work, after it saved."""
+    """A signal ended the work, after the work had saved."""
 
     def __init__(self, signum: int):
         self.signum = signum
-        super().__init__(f"{signal.Signals(signum).name}: saved, and left; the same command resumes")
+        super().__init__(f"{signal.Signals(signum).name}: saved and exited; the same command resumes")
 
 
 class _Region:
-    """A part of the work in which it may be ended: taken by the main thread, or closed by the work, never both.
+    """A part of the work in which the process may exit. The main thread takes it, or the work closes it, never both.
 
-    A handler of a signal may interrupt the main thread anywhere in here and ask the same: there is no lock that it
-    could wait for, only one operation on a dictionary, which nothing interrupts.
+    A signal handler may interrupt the main thread anywhere in here and call the same functions. So there is no lock,
+    which could deadlock, but a single atomic operation on a dictionary.
     """
 
     def __init__(self, on_exit: Callable[[], None]):
@@ -38,43 +38,44 @@ class _Region:
         self._owner: dict[str, str] = {}
 
     def take(self) -> bool:
-        """Whether the main thread has it, now or since an earlier time."""
+        """Take the region for the main thread. True if the main thread has it, now or from an earlier call."""
         return self._owner.setdefault("owner", "main") == "main"
 
     def close(self) -> None:
-        """The work goes on, unless the main thread was first: it is leaving, and the work waits for the end."""
+        """Close the region, and continue. If the main thread has taken it, the process is exiting: wait for that."""
         if self._owner.setdefault("owner", "work") != "work":
             threading.Event().wait()
 
 
 class StopSignal:
-    """What the work asks between two steps (`requested`), and where it may be ended on the spot (`exit_allowed`)."""
+    """The stop request, which the work checks between steps (`requested`); `exit_allowed` permits an immediate exit."""
 
     def __init__(self) -> None:
         self.signum: int | None = None
         self._region: _Region | None = None
-        self.ended = threading.Event()  # the work has, in whatever way
+        self.ended = threading.Event()  # set when the work has ended, in whatever way
 
     def requested(self) -> bool:
         return self.signum is not None
 
     @contextmanager
     def exit_allowed(self, on_exit: Callable[[], None]) -> Iterator[None]:
-        """Inside, the work would lose nothing by being ended at once, after `on_exit`: while it compiles, mostly.
+        """Inside, a signal may end the process at once, after `on_exit`: nothing would be lost. Mostly while compiling.
 
-        The work writes inside only in `writing`; a main thread that has begun to leave keeps it from getting out.
+        Inside, the work may write files only within `writing`. Once the main thread has begun to exit, the work cannot
+        leave this context any more.
         """
         before, self._region = self._region, _Region(on_exit)
         try:
             yield
         finally:
-            if self._region is not None:  # `writing` may have put another in its place
-                self._region.close()  # before it is forgotten: a main thread that has it must find it again
+            if self._region is not None:  # `writing` may have replaced it
+                self._region.close()  # before it is replaced: a main thread that has taken it must find it again
             self._region = before
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Around a write inside `exit_allowed`: the work is not ended in the middle of it."""
+        """Protects a write inside `exit_allowed`: the process does not exit in the middle of it."""
         region = self._region
         if region is None:
             yield
@@ -87,7 +88,7 @@ class StopSignal:
             self._region = _Region(region.on_exit)
 
     def try_exit(self) -> bool:
-        """Whether the work may be ended now. If so it has been seen to its end: only leaving is left to do."""
+        """Try to end the work now. If True, `on_exit` has been called, and the process only has to exit."""
         region = self._region
         if region is None or not region.take():
             return False
@@ -96,16 +97,16 @@ class StopSignal:
         return True
 
     def ask(self, signum: int) -> None:
-        """As a signal would, from another handler of the main thread, and wait until the process can be left."""
+        """Request a stop like a signal, from another handler in the main thread; wait until the process can exit."""
         self.signum = signum
         while not self.ended.wait(0.1) and not self.try_exit():
             pass
 
 
 def run_interruptibly(work: Callable[[StopSignal], T], say: Callable[[str], None]) -> T:
-    """Do the work; on a signal, let it save, and raise `Interrupted`."""
+    """Do the work in a thread. On a signal, let it save, then raise `Interrupted`."""
     stop = StopSignal()
-    if threading.current_thread() is not threading.main_thread():  # no signal comes here
+    if threading.current_thread() is not threading.main_thread():  # signals are handled elsewhere
         return work(stop)
     results: list[T] = []
     errors: list[BaseException] = []
@@ -128,11 +129,11 @@ def run_interruptibly(work: Callable[[StopSignal], T], say: Callable[[str], None
 
     def handle(signum: int, _: object) -> None:
         if stop.requested():
-            leave(signum, "left at once; the last checkpoint is kept")
+            leave(signum, "exited at once; the last checkpoint is kept")
         stop.signum = signum
         if stop.try_exit():
             leave(signum, str(Interrupted(signum)))
-        say(f"{signal.Signals(signum).name}: saving (once more to leave at once)")
+        say(f"{signal.Signals(signum).name}: saving (send it again to exit at once)")
 
     before = {signum: signal.signal(signum, handle) for signum in SIGNALS}
     thread = threading.Thread(target=do, daemon=True)

@@ -1,7 +1,7 @@
-"""One run: trains a model, measures it and stores both, and resumes where it was left.
+"""Executes one run: trains a model, measures it, stores both, and resumes an interrupted run.
 
-Everything a run needs to resume is in its newest checkpoint: the state, the losses since the last row of metrics, the
-rows so far and the configuration. What was written after that checkpoint is made again, bit for bit.
+The newest checkpoint contains everything that a run needs to resume: the state, the losses since the last row of
+metrics, the rows so far and the configuration. Anything written after that checkpoint is computed again, bit for bit.
 """
 
 import time
@@ -38,13 +38,14 @@ PHASES = ("start", "compile", "train", "measure", "save")
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a run is executed. Nothing here changes its result, but for last bits: `devices` and `vmapped` do."""
+    """How a run is executed. The options do not affect its result, except that `devices` and `vmapped` change last
+    bits."""
 
     devices: int = 1
     save_every: float = 60.0  # seconds
     stop_at: int | None = None
     resume_anyway: bool = False
-    vmapped: int = 1  # how many runs one program trains
+    vmapped: int = 1  # the number of runs that one vmapped program trains
 
     def __post_init__(self) -> None:
         check_number("save_every", self.save_every, least=0.0)
@@ -53,7 +54,7 @@ class RunOptions:
 
 
 class Progress(NamedTuple):
-    """Where a run is: the steps done, the mean loss of the last ones, and the newest row of metrics."""
+    """The progress of a run: the steps done, the mean loss of the latest steps, and the newest row of metrics."""
 
     step: int
     loss: float | None
@@ -67,7 +68,7 @@ def execute_run(
     stop: StopSignal | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Generator[Progress, None, None]:
-    """Start or resume the run in the directory, reporting progress; the last report has the final scores."""
+    """Start or resume the run in the directory, and yield its progress. The last report has the final scores."""
     options = options or RunOptions()
     check_devices(config, options.devices)
     with RunDirectory(path) as directory:
@@ -76,24 +77,24 @@ def execute_run(
 
 
 class Restored(NamedTuple):
-    """What a run starts from: its newest good checkpoint, or a fresh state in a new directory."""
+    """The starting point of a run: its newest good checkpoint, or a fresh state in a new directory."""
 
     state: State
     step: int
     metrics: str
     """The text of metrics.jsonl at that step."""
     losses: np.ndarray
-    """Since the last row of metrics."""
+    """The losses since the last row of metrics."""
     is_new: bool
     identity: Identity
     changed: dict[str, tuple[Any, Any]]
-    """The settings that are not those the run was made with, accepted by `--resume-anyway`."""
+    """The settings that differ from those of the run, accepted by `--resume-anyway`."""
     started: float
-    """On the monotonic clock."""
+    """The time of the start, on the monotonic clock."""
 
 
 def restore(config: Config, directory: RunDirectory, options: RunOptions, say: Callable[[str], None]) -> Restored:
-    """Nothing is written yet: a run that cannot resume is refused here."""
+    """Find the starting point of a run. Refuses a run that cannot resume, before anything is written."""
     started, now = time.monotonic(), identity(options.devices, options.vmapped, custom_model(config))
     newest = newest_checkpoint(directory, say)
     changed = what_changed(directory, newest, config, now, say)
@@ -111,7 +112,7 @@ def restore(config: Config, directory: RunDirectory, options: RunOptions, say: C
 
 
 class RunTraining:
-    """A run in training: what is in memory, and what is on disk already."""
+    """A run in training: its state in memory, and how much of it is saved."""
 
     def __init__(
         self, config: Config, directory: RunDirectory, options: RunOptions, stop: StopSignal, restored: Restored
@@ -126,7 +127,7 @@ class RunTraining:
         self.row = last_metrics(self.metrics)
         self.saved_step: int | None = None if restored.is_new else restored.step
         self.seconds = dict.fromkeys(PHASES, 0.0)
-        self.timed_steps = 0  # those of `seconds["train"]`
+        self.timed_steps = 0  # the steps done in `seconds["train"]`
         self.compiled = False  # the first dispatch compiles
         self.failed = self.finished = False
         self.saved_at = self.trained_since = time.monotonic()
@@ -140,13 +141,13 @@ class RunTraining:
         return snapshot_episodes(self.config, self.tasks.teacher)
 
     def run(self) -> Iterator[Progress]:
-        """From here to the end, or to where it is told to stop. However it ends, the directory says so."""
+        """Train to the end, or until a stop is requested. However the run ends, its status file records it."""
         try:
             with self.recording_failure():
                 yield from self.start()
                 devices = self.options.devices
                 snapshots = train(self.config, self.tasks, self.state, self.step, self.every, self.last_step, devices)
-                with self._exit_allowed():  # the first dispatch compiles, which no flag of ours can stop
+                with self._exit_allowed():  # the first dispatch compiles, which cannot be interrupted
                     first = list(islice(snapshots, 1))
                 for snapshot in chain(first, snapshots):
                     yield self.advance(snapshot)
@@ -159,23 +160,23 @@ class RunTraining:
 
     @contextmanager
     def recording_failure(self) -> Iterator[None]:
-        """An error inside is recorded as this run's. Closing the generator does not mark the run as failed."""
+        """Record an error inside as the failure of this run. Closing the generator does not mark the run as failed."""
         try:
             yield
         except GeneratorExit:
             raise
         except BaseException as error:
             self.failed = True
-            with suppress(OSError):  # a full disk, for one: the first error is the one to report
+            with suppress(OSError):  # the disk may be full: the first error is the one to report
                 self._write_status("failed", str(error) or type(error).__name__)
             raise
 
     def start(self) -> Iterator[Progress]:
-        """Write the directory's files, and measure if that is due: up to the first step to be trained."""
+        """Do everything up to the first training step: write the directory's files, and measure if that is due."""
         self._write_start()
         yield self._progress()
         with self._exit_allowed():
-            _ = self.tasks, self.episodes  # compiled here, where a signal need not wait
+            _ = self.tasks, self.episodes  # compile them here, where a signal ends the process at once
         self.seconds["start"] = time.monotonic() - self.restored.started
         if self._measure_is_due() and self._measure():
             self._save()
@@ -183,7 +184,7 @@ class RunTraining:
         self.saved_at = self.trained_since = time.monotonic()
 
     def advance(self, snapshot: Snapshot, trained_at: float | None = None) -> Progress:
-        """Take over what has been trained (by the time `trained_at`, or now); measure and save where that is due."""
+        """Take over a snapshot that was trained by the time `trained_at` (default: now); measure and save if due."""
         seconds = (time.monotonic() if trained_at is None else trained_at) - self.trained_since
         self.seconds["train" if self.compiled else "compile"] += seconds
         self.timed_steps += len(snapshot.losses) if self.compiled else 0
@@ -201,7 +202,7 @@ class RunTraining:
         return Progress(self.step, float(snapshot.losses.mean()), self.row)
 
     def finish(self) -> None:
-        self.save_if_needed()  # told to stop after `advance` had looked
+        self.save_if_needed()  # the stop may have been requested after `advance` checked
         if self.step == self.num_steps and not self._measure_is_due():
             self._write_status("done")
         else:
@@ -213,7 +214,7 @@ class RunTraining:
             self._save()
 
     def record_stopped(self) -> None:
-        """Save and say so, when the run is left for reasons of others."""
+        """Save, and record the state `stopped`, if the run ends for a reason outside it."""
         if not self.failed and not self.finished:
             with suppress(OSError):
                 self.save_if_needed()
@@ -232,11 +233,11 @@ class RunTraining:
         starts = (*env.starts, this_start(self.step, self.identity))
         directory.write_env(Environment(starts, (*env.changes, *changes)))
         self._write_status("running")
-        if restored.is_new or restored.changed:  # a checkpoint has the copy of the configuration that counts
+        if restored.is_new or restored.changed:  # the checkpoint's copy of the configuration is the one that counts
             self._save()
 
     def _exit_allowed(self) -> AbstractContextManager[None]:
-        """Where nothing has changed since the last checkpoint, a signal need not wait."""
+        """Let a signal end the process at once, if nothing has changed since the last checkpoint."""
         if self.saved_step != self.step:
             return nullcontext()
         return self.stop.exit_allowed(self.record_interrupted)
@@ -246,7 +247,7 @@ class RunTraining:
         return due and (self.row is None or self.row.step != self.step)
 
     def _measure(self) -> bool:
-        """Add a row of metrics, unless a signal comes first: the row is then made when the run resumes."""
+        """Measure, and add a row of metrics. If a signal comes first, the row is made when the run resumes."""
         started = time.monotonic()
         loss = float(np.mean(self.losses, dtype=np.float64)) if len(self.losses) else None
         parts: dict[str, Any] = {}

@@ -1,8 +1,7 @@
-"""Several runs of one shape (seeds, mostly), trained by one vmapped program.
+"""Trains several same-shape runs (usually seeds) in one vmapped program.
 
-For accelerators that one run would not fill.
-
-Each run has its directory, as if it were alone; only its last bits differ.
+This is for accelerators that a single run would not fill. Each run has its own directory, as if it were trained alone;
+only the last bits of its numbers differ.
 """
 
 import time
@@ -22,7 +21,7 @@ from recombine.train.step import compiled_part
 
 
 def check_one_shape(configs: Sequence[Config]) -> None:
-    """Only seeds and supports may differ."""
+    """Refuse runs that differ in more than seed and support."""
     if len({(compiled_part(config), config.measure) for config in configs}) > 1:
         raise InputError("vmap", len(configs), "runs of one shape: only seeds and supports may differ")
 
@@ -34,9 +33,9 @@ def execute_vmapped(
     stop: StopSignal | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Generator[Progress, None, None]:
-    """Start or resume the runs in the directories; progress is that of each of them.
+    """Start or resume the runs in the directories, and yield the progress of each.
 
-    Runs that are behind, as after a crash or where seeds were added, are first brought to where the others are.
+    Runs that are behind (after a crash, or when seeds were added) are first trained to the step of the others.
     """
     check_one_shape(configs)
     options, stop = replace(options or RunOptions(), vmapped=len(configs)), stop or StopSignal()
@@ -66,13 +65,13 @@ def execute_vmapped(
 
 
 def _train(runs: list[RunTraining], last: int, stop: StopSignal, group: list[RunTraining]) -> Iterator[Progress]:
-    """Runs that are at one step, up to another; where compiling is interrupted, all of the group say so."""
+    """Train runs that are at the same step up to step `last`. If compiling is interrupted, all of `group` record it."""
     first, seeds = runs[0], [run.config.seed for run in runs]
     tasks, states = [run.tasks for run in runs], [run.state for run in runs]
     dispatches = train_vmapped(first.config, seeds, tasks, states, first.step, first.every, last)
     for run in runs:
         run.save_if_needed()
-        run.compiled = False  # nothing was for as many as these
+        run.compiled = False  # there is no program for this number of runs yet
     _start_the_clock(runs)
     with stop.exit_allowed(lambda: _record_interrupted(group)):
         compiled = list(islice(dispatches, 1))
@@ -90,7 +89,7 @@ def _train(runs: list[RunTraining], last: int, stop: StopSignal, group: list[Run
 
 
 def _start_the_clock(runs: list[RunTraining]) -> None:
-    """What others trained or measured meanwhile is not these runs' training."""
+    """Restart the clock of the runs, so that time spent on other runs is not counted as their training."""
     for run in runs:
         run.trained_since = time.monotonic()
 

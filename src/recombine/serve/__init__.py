@@ -1,1 +1,1 @@
-"""The web server and its page (`static/`): watch runs live, and play with a trained model."""
+"""The web server and its page (`static/`): watch runs live, and play with trained models."""

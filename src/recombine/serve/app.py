@@ -1,4 +1,4 @@
-"""The server's routes: the page, its files, and the data that the page asks for."""
+"""The routes of the server: the page, its files, and the data that the page requests."""
 
 import asyncio
 import os
@@ -36,9 +36,9 @@ from recombine.storage.thinned_metrics import MEASURED, MOST_POINTS
 from recombine.study.statistics import t_quantile
 
 STATIC = Path(__file__).with_name("static")
-TONE = Path(recombine.page.__file__).with_name("tone.js")  # dark or light, as in the reports
+TONE = Path(recombine.page.__file__).with_name("tone.js")  # the switch between dark and light, shared with the reports
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-MOST_CURVES = 100  # in one answer: the page asks for no more at once
+MOST_CURVES = 100  # per request; the page never asks for more
 
 
 class Json(JSONResponse):
@@ -58,7 +58,7 @@ class CurveValues(Record, frozen=True):
 def make_app(
     root: Path, custom: str | None = None, share: float = SHARE, chosen: Mapping[str, Path] | None = None
 ) -> Guard:
-    """The server of the runs below `root`, or in `chosen` archives there. `custom` is a class that runs may be of."""
+    """The server of the runs below `root`, or in `chosen` archives there. `custom` is the custom model, if any."""
     server = Server(Library(root, chosen), custom, share)
     app = Starlette(
         routes=server.routes(),
@@ -72,17 +72,17 @@ def make_app(
         },
         lifespan=server.lifespan,
     )
-    return Guard(app)  # outside of everything else: each answer gets its headers
+    return Guard(app)  # the outermost layer, so that every answer gets its headers
 
 
 async def _answer_failure(request: Request, error: Exception) -> Response:
-    """The name of the error. Starlette prints the whole error in the terminal."""
+    """Answer with the name of the error. Starlette prints the whole error in the terminal."""
     return Json({"error": f"the server failed: {type(error).__name__}"}, 500)
 
 
 async def _answer_not_found(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
-    return Json({"error": "there is nothing here"}, status)
+    return Json({"error": "not found"}, status)
 
 
 class Server:
@@ -120,7 +120,7 @@ class Server:
             await self.explorer.end()
 
     async def answer_refusal(self, request: Request, error: Exception) -> Response:
-        """The error in words. The page's reader knows only the part of a path that is below the directory."""
+        """Answer with the error message. Paths are shown relative to the served directory."""
         return Json({"error": str(error).replace(f"{self.library.root}/", "")}, 400)
 
     def routes(self) -> list[Route]:
@@ -149,7 +149,7 @@ class Server:
         return Response(self.files[name], media_type=TYPES[Path(name).suffix])
 
     async def runs(self, request: Request) -> Response:
-        """Everything that the page needs once, when it opens."""
+        """All data that the page needs when it opens."""
         await self.watch.look_once()
         return Json(
             {
@@ -169,14 +169,14 @@ class Server:
         )
 
     async def events(self, request: Request) -> Response:
-        """The news of the directory, as server-sent events."""
+        """Changes in the directory, as server-sent events."""
         since = _integer(request.headers.get("last-event-id") or request.query_params.get("since", "0"), "since")
         if request.method == "HEAD":  # the body would never end
             return Response(media_type="text/event-stream")
         return StreamingResponse(self.watch.follow(since), media_type="text/event-stream")
 
     async def curves(self, request: Request) -> Response:
-        """The curves of one quantity. Runs that are not here are left out."""
+        """The curves of one quantity. Unknown runs are left out."""
         given = request.query_params
         metric, most = given.get("metric", "ood"), _integer(given.get("points", str(MOST_POINTS)), "points")
         check_choice("metric", metric, *MEASURED)
@@ -187,7 +187,7 @@ class Server:
     def _curves(self, names: list[str], metric: str, most: int) -> dict[str, CurveValues]:
         found, start = {}, time.thread_time()
         for name in names:
-            with suppress(InputError):  # removed meanwhile
+            with suppress(InputError):  # the run was removed meanwhile
                 points = self.library.curve(name, most)
                 values = tuple(getattr(point, metric) for point in points)
                 found[name] = CurveValues(tuple(point.step for point in points), values)
@@ -209,7 +209,7 @@ class Server:
         return Json(await self.explorer.ask(Question(paths=paths, custom=custom), Descriptions))
 
     async def explore(self, request: Request) -> Response:
-        """A task that a visitor composed, and the predictions of one or two models for it."""
+        """The predictions of one or two models for a task that a visitor composed."""
         given = request.query_params
         task = _task(given)
         latents: tuple[Latent | None, ...] = tuple(_latent(given, name) for name in ("latent0", "latent1"))

@@ -1,4 +1,4 @@
-"""The processor time that the server may use on a busy machine: a burst, then a small share."""
+"""Limits the processor time of the server on a busy machine: a burst, then a small share."""
 
 import asyncio
 import time
@@ -8,12 +8,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from recombine.serve.busy import Busyness
 
-SHARE = 0.01  # of one core, in the long run: for the explorer, and half as much for everything else
-BURST = 6.0  # seconds of a core that are saved up while nobody asks: enough for a hundred answers of two models
-MOST_EXEMPT = 60.0  # seconds of a core, in all, for what is only done once: loading and compiling some models
+SHARE = 0.01  # of one core, in the long run, for the explorer; everything else gets half as much
+BURST = 6.0  # seconds of a core that may accumulate without requests: enough for a hundred answers of two models
+MOST_EXEMPT = 60.0  # seconds of a core, in total, for work that is done only once: loading and compiling models
 SHORTEST_WAIT = 0.01
 LONGEST_WAIT = 10.0  # seconds, after which the budget checks again whether the machine is busy
-PATIENCE = 120.0  # seconds that nobody waits longer than, however long the last answer took
+PATIENCE = 120.0  # seconds: the longest wait, however long the previous answer took
 
 
 class Budget:
@@ -39,14 +39,14 @@ class Budget:
     def seconds_to_wait(self) -> float:
         """How long to wait before asking again; 0 unless the machine is busy and the budget is used up."""
         clock, used, busy = time.monotonic(), self.time_used(), self.busyness.is_busy()
-        spent = used - self.counted if busy else 0.0  # time that nobody else needs costs nothing
+        spent = used - self.counted if busy else 0.0  # on an idle machine, time is free
         left = self.left + self.share * (clock - self.clock) - spent
         self.left = min(self.burst, max(left, -self.largest_debt))
         self.clock, self.counted = clock, used
         return min(LONGEST_WAIT, max(SHORTEST_WAIT, -self.left / self.share)) if self.left < 0 and busy else 0.0
 
     def exempt(self, seconds: float) -> None:
-        """Do not count the last `seconds` of work, which need not be done again; up to `MOST_EXEMPT` in all."""
+        """Do not count the last `seconds` of work, because it is done only once; up to `MOST_EXEMPT` in total."""
         seconds = min(seconds, MOST_EXEMPT - self.exempted)
         self.exempted += seconds
         self.counted += seconds

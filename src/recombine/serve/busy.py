@@ -1,12 +1,12 @@
-"""Measures how busy the machine is, and whether others than the server make it busy."""
+"""Measures how busy the machine is, and whether processes other than the server's cause it."""
 
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-BUSY = 0.75  # of the cores in use: a training run on several threads never fills all of them, and still needs them
-OTHERS = 0.4  # of the cores in use by others: below it nobody trains, and only the server itself is at work
+BUSY = 0.75  # share of the cores in use: a training run on several threads never fills all of them, but needs them
+OTHERS = 0.4  # share of the cores in use by other processes: below it, nothing is training
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -19,7 +19,7 @@ class CoreTicks(NamedTuple):
 
 
 class Busyness:
-    """Tells whether the cores are in use, and not by the server alone.
+    """Tells whether the cores are in use by more than the server.
 
     `our_processes` gives the ids of the server's own processes. The machine never counts as busy where there is no
     /proc/stat, or where a container has a quota of processor time instead of its own cores.

@@ -1,4 +1,4 @@
-"""The search for runs and sweeps below a directory: in directories, and in archives."""
+"""Finds runs and sweeps below a directory: in directories, and in archives."""
 
 import os
 from collections.abc import Mapping
@@ -25,31 +25,31 @@ from recombine.storage.sweep_list import LIST
 DEPTH = 4
 FILES = (CONFIG, METRICS, STATUS, SELECTION)  # in the order of a `Stamp`
 MOST_ARCHIVES = 256  # with runs in them: each keeps a file open
-# A small archive can hold more than any machine has time and memory for. These are bytes of unpacked files:
-LARGEST_METRICS = 1 << 25  # of one run
+# A small archive can unpack to more data than any machine can handle. Limits in bytes of unpacked files:
+LARGEST_METRICS = 1 << 25  # per run
 LARGEST_IN_ALL = {CONFIG: 1 << 26, METRICS: 1 << 32, STATUS: 1 << 26, SELECTION: 1 << 26}  # of all runs together
-LARGEST_LIST = 1 << 24  # of a sweep's list
+LARGEST_LIST = 1 << 24  # the list of a sweep
 
 
 class FoundSweep(NamedTuple):
-    """A sweep's list, and where its runs are."""
+    """The list of a sweep, and the place of its runs."""
 
     path: Path
-    """The directory or the archive that has the list."""
+    """The directory or the archive that contains the list."""
     directory: str
     """The name of the directory under which its runs are shown."""
 
 
 @dataclass
 class Found:
-    """Everything that was found, by the name that it is shown under."""
+    """All runs and sweeps that were found, by the name under which they are shown."""
 
     runs: dict[str, FoundRun] = field(default_factory=dict)
     sweeps: dict[str, FoundSweep] = field(default_factory=dict)
 
 
 class ArchiveContents(NamedTuple):
-    """The runs of an archive by their names in it, and whether it has a sweep's list."""
+    """The runs of an archive by their names in it, and whether it contains the list of a sweep."""
 
     stamp: FileStamp
     runs: dict[str, FoundRun]
@@ -58,7 +58,7 @@ class ArchiveContents(NamedTuple):
 
 
 class Finder:
-    """Finds the runs below `root`, again and again; or the runs of `chosen` archives below it, and no others.
+    """Finds the runs below `root`, each time `find` is called; with `chosen`, only the runs of these archives.
 
     An archive is listed again only when the file has changed. No link below `root` is followed.
     """
@@ -69,7 +69,7 @@ class Finder:
         self.known_before: dict[Path, ArchiveContents] = {}
 
     def find(self) -> Found:
-        """Called once a second, for thousands of runs: it looks at four files of each run, and opens none."""
+        """All runs and sweeps. Called once a second for thousands of runs, so it only stats four files per run."""
         found = Found()
         self.known_before, self.archives = self.archives, {}
         if self.chosen is None:
@@ -98,7 +98,7 @@ class Finder:
             found.sweeps[name] = FoundSweep(Path(path), name)
         for inside in directories if depth else ():
             self._walk(f"{path}/{inside}", handle, joined(name, _text(inside)), depth - 1, found)
-        for file in files:  # after the directories, whose names go before
+        for file in files:  # after the directories, whose names take precedence
             if file.endswith(SUFFIX):
                 self._add_archive(Path(path, file), name, found)
 
@@ -123,7 +123,7 @@ class Finder:
         stamp, contents = path_stamp(path, self.root), self.known_before.get(path)
         if contents is None or contents.stamp != stamp:
             if sum(1 for archive in self.archives.values() if archive.runs) >= MOST_ARCHIVES:
-                return ArchiveContents(stamp, {}, error=f"there are more than {MOST_ARCHIVES} archives here")
+                return ArchiveContents(stamp, {}, error=f"there are more than {MOST_ARCHIVES} archives")
             contents = _list_archive(path, self.root, stamp)
         self.archives[path] = contents
         return contents
@@ -167,18 +167,18 @@ def _list_archive(path: Path, below: Path, stamp: FileStamp) -> ArchiveContents:
         archive = open_archive(path, below)
         runs = {run.prefix: _archived_run(run, stamp) for run in archive_runs(archive) if _is_plain(run.prefix)}
         member = archive.zip.NameToInfo.get(LIST)
-    except Exception as error:  # anything can be in a file that is called an archive
+    except Exception as error:  # a file called .zip can contain anything
         why = error.expected if isinstance(error, InputError) else type(error).__name__
         return ArchiveContents(stamp, {}, error=why)
     for i, name in enumerate(FILES):
         if (size := sum(run.stamp[i][1] for run in runs.values())) > LARGEST_IN_ALL[name]:
-            error = f"its files {name} have {size >> 20} MB together: too many to read them here"
+            error = f"its files {name} have {size >> 20} MB together: too large to read here"
             return ArchiveContents(stamp, {}, error=error)
     return ArchiveContents(stamp, runs, has_list=member is not None and member.file_size <= LARGEST_LIST)
 
 
 def _is_plain(name: str) -> bool:
-    """Whether a run's name in an archive is one that a directory below the archive could have: not `/x`, not `../x`."""
+    """Whether a run's name in an archive is a plain relative path, unlike `/x` and `../x`."""
     parts = name.split("/")
     return len(parts) <= DEPTH and not any(not part or part.startswith(".") for part in parts)
 
@@ -188,5 +188,5 @@ def _archived_run(run: ArchiveSource, archive: FileStamp) -> FoundRun:
     members = [run.archive.zip.NameToInfo.get(f"{run.prefix}/{name}") for name in FILES]
     stamp = Stamp(*((archive[0], member.file_size, archive[2]) if member else NO_FILE for member in members))
     size = stamp.metrics[1]
-    error = f"{METRICS} has {size >> 20} MB: too many to read it from an archive" if size > LARGEST_METRICS else None
+    error = f"{METRICS} has {size >> 20} MB: too large to read from an archive" if size > LARGEST_METRICS else None
     return FoundRun(run, stamp, error)

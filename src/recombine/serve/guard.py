@@ -1,7 +1,7 @@
-"""The guard: checks each request before any route sees it; adds the security headers.
+"""The guard: checks every request before the routes see it, and adds the security headers.
 
-Only this machine can reach the server, but any page in a browser on this machine can send requests to it. Such a page
-may use a host name of its own that points here, so the guard checks the Host; or it may send a request across origins,
+Only this machine can reach the server, but any web page in a browser on this machine can send requests to it. Such a
+page may use its own host name that points here, so the guard checks the Host. Or it may send a request across origins,
 so the guard checks the Origin. No request can change anything.
 """
 
@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 NAMES = ("localhost", "127.0.0.1", "[::1]")
 SECONDS_PER_REFUSAL = 0.01
-LONGEST_QUERY = 16_384  # characters: the names of many selected runs
+LONGEST_QUERY = 16_384  # characters: enough for the names of many selected runs
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -30,7 +30,7 @@ HEADERS = {
 
 
 class Guard:
-    """An ASGI application around another."""
+    """An ASGI application that wraps another one."""
 
     def __init__(self, app: ASGIApp):
         self.app = app
@@ -54,13 +54,13 @@ class Guard:
         if refused is None:
             await self.app(scope, receive, send_guarded)
             return
-        async with self.turn:  # one after the other: a foreign page that asks all day gets little of a core
+        async with self.turn:  # one at a time: a foreign page that keeps sending requests uses little processor time
             await asyncio.sleep(SECONDS_PER_REFUSAL)
         await JSONResponse({"error": refused[1]}, refused[0])(scope, receive, send_guarded)
 
 
 def refusal(method: str, path: str, headers: Headers, query: bytes) -> tuple[int, str] | None:
-    """The status and the reason for a request that does not come from the server's own page; None for one that does."""
+    """The status and the reason if a request does not come from the server's own page, otherwise None."""
     if method not in ("GET", "HEAD"):
         return 405, "read-only"
     hosts = headers.getlist("host")
@@ -76,9 +76,9 @@ def refusal(method: str, path: str, headers: Headers, query: bytes) -> tuple[int
 
 
 def is_followed_link(path: str, headers: Headers) -> bool:
-    """Whether somebody follows a link to the page, from a mail or from another page.
+    """Whether the request comes from a link to the page, in an e-mail or on another page.
 
-    The page itself holds no data and cannot be framed. It sends its own requests for the data.
+    This is safe: the page itself contains no data, requests its data separately, and cannot be framed.
     """
     how = (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest"))
     return path == "/" and how == ("navigate", "document")

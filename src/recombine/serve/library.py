@@ -1,7 +1,7 @@
 """The library: all runs below a directory, read again when their files change.
 
-A run is known by its path below the directory. A run that a client asks for is looked up among the runs that were
-found: no path is ever made of a request.
+A run is identified by its path below the directory. A run that a client names is looked up among the runs that were
+found: no path is ever built from a request.
 """
 
 import json
@@ -23,7 +23,7 @@ from recombine.storage.source import DirectorySource
 from recombine.storage.sweep_list import read_list
 from recombine.storage.thinned_metrics import MOST_POINTS, CurvePoint, read_curve
 
-MOST_POINTS_KEPT = 150_000  # points of curves, of all runs together
+MOST_POINTS_KEPT = 150_000  # points of all cached curves together
 
 
 class SweepProgress(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -33,7 +33,7 @@ class SweepProgress(Record, frozen=True, kw_only=True, omit_defaults=True):
     runs: int = 0
     states: dict[str, int] | None = None
     best: tuple[float, str] | None = None
-    """The best configuration all of whose seeds are done: its mean score, and its name."""
+    """The mean score and the name of the best configuration, among those whose seeds are all done."""
     error: str | None = None
 
 
@@ -45,9 +45,9 @@ class Changes(NamedTuple):
 
 
 class Library:
-    """All runs below `root`. `refresh` looks for changes; everything else answers from memory, or reads one file.
+    """All runs below `root`. `refresh` looks for changes; the other methods answer from memory, or read one file.
 
-    One thread may refresh while others ask: what was found is replaced as a whole.
+    One thread may refresh while others read, because the results are replaced as a whole.
     """
 
     def __init__(self, root: Path, chosen: Mapping[str, Path] | None = None):
@@ -85,14 +85,14 @@ class Library:
     def find(self, name: str) -> SeenRun:
         seen = self.runs.get(name)
         if seen is None:
-            raise InputError("run", name, "no such run here")
+            raise InputError("run", name, "there is no such run")
         return seen
 
     def curve(self, name: str, most: int = MOST_POINTS) -> list[CurvePoint]:
-        """A run's scores over its steps, thinned; empty where the metrics cannot be read."""
+        """A run's scores over its steps, thinned; empty if the metrics cannot be read."""
         seen = self.find(name)
         with self.curve_lock:
-            written = (seen.stamp.metrics, seen.stamp.status)  # a row counts once it is in a checkpoint: status follows
+            written = (seen.stamp.metrics, seen.stamp.status)  # rows count once checkpointed; then status is written
             stamp, points = self.curves.pop((name, most), (None, None))
             if points is None:
                 self.points_kept += most
@@ -130,14 +130,14 @@ class Library:
             states[state] = states.get(state, 0) + 1
             score = self._selection_score(seen, line.num_steps) if seen and state == "done" else None
             scores.setdefault(line.configuration, []).append(score)
-        # The same ranking as that of `recombine sweep results`: by the mean over seeds, among the configurations all
-        # of whose seeds are done.
+        # The same ranking as in `recombine sweep results`: by the mean over seeds, among configurations whose seeds are
+        # all done.
         known = {name: [score for score in some if score is not None] for name, some in scores.items()}
         means = [(fmean(some), name) for name, some in known.items() if len(some) == len(scores[name])]
         return SweepProgress(name=name, runs=len(lines), states=states, best=max(means, default=None))
 
     def _selection_score(self, seen: SeenRun, step: int) -> float | None:
-        """The score that a sweep selects by: R² on episodes that no report uses, of held-out masks if there are any."""
+        """The score that a sweep selects by: R² on episodes for selection only, on held-out masks if there are any."""
         stamp, score = self.selection_scores.get(seen.name, (None, None))
         if stamp != seen.stamp:
             stored = _stored_selection(seen)
@@ -147,17 +147,17 @@ class Library:
         return score
 
     def studies(self) -> list[str]:
-        """The directories that hold runs side by side, as `recombine reproduce` makes them."""
+        """The directories that directly contain runs, such as those of `recombine reproduce`."""
         return sorted({seen.summary.study for seen in self.runs.values()})
 
 
 def _may_be_read(seen: SeenRun) -> bool:
-    """Whether the run's metrics may be read. Those of an archive may be too large, which makes the run unreadable."""
+    """Whether the run's metrics may be read. In an archive they may be too large; such a run has no config here."""
     return seen.config is not None or isinstance(seen.source, DirectorySource)
 
 
 def _stored_selection(seen: SeenRun) -> Selection | None:
-    """None where there are none, or damaged ones: they are not shown."""
+    """The stored scores for selection. None if there are none, or if they are damaged."""
     try:
         found = read_selection(seen.source)
     except InputError:

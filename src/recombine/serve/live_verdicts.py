@@ -1,4 +1,4 @@
-"""The verdicts on a study so far: judged again when its runs change, but not all the time."""
+"""Judges the claims on a study that is still training: again when its runs change, but not too often."""
 
 import asyncio
 import time
@@ -17,8 +17,8 @@ from recombine.serve.run_summary import SeenRun, Stamp
 if TYPE_CHECKING:
     from recombine.study.verdict import Verdict
 
-LARGEST = 1 << 26  # bytes of metrics: judging reads all of them at once, and takes many times that of memory
-PACE = 10.0  # pause for so many times as long as judging took; on a busy machine, the budget adds to it
+LARGEST = 1 << 26  # bytes of metrics: judging reads them all at once, which needs many times that in memory
+PACE = 10.0  # pause this many times as long as judging took; on a busy machine, the budget adds to it
 
 
 class ShownPart(Record, frozen=True):
@@ -45,7 +45,7 @@ class VerdictsAnswer(Record, frozen=True, kw_only=True, omit_defaults=True):
     left_out: tuple[str, ...] = ()
     """The runs that cannot be read."""
     again: float | None = None
-    """The seconds after which there will be newer verdicts than these."""
+    """The seconds after which newer verdicts will be available."""
     error: str | None = None
 
 
@@ -65,12 +65,12 @@ class Verdicts:
         self.judged: dict[str, Judged] = {}
         self.seconds_used = 0.0
         used = lambda: self.seconds_used  # noqa: E731
-        self.budget = Budget(share / 3, BURST / 3, time_used=used, busyness=busyness)  # of all studies together
+        self.budget = Budget(share / 3, BURST / 3, time_used=used, busyness=busyness)  # for all studies together
         self.turn = asyncio.Lock()
 
     async def answer(self, study: str) -> VerdictsAnswer:
         if study not in self.library.studies():
-            raise InputError("study", study, "no such directory of runs here")
+            raise InputError("study", study, "there is no such directory of runs")
         async with self.turn:
             runs = [seen for seen in self.library.runs.values() if seen.summary.study == study]
             stamps = [seen.stamp for seen in runs]
@@ -100,13 +100,13 @@ def _judge(runs: list[SeenRun], root: Path) -> VerdictsAnswer:
     readable = [seen for seen in runs if seen.config is not None]
     size = sum(seen.stamp.metrics[1] for seen in readable)
     if size > LARGEST:
-        too_many = f"{size >> 20} MB of metrics are too many to judge here: recombine report does"
+        too_many = f"{size >> 20} MB of metrics are too much to judge here; use recombine report"
         return VerdictsAnswer(verdicts=(), error=too_many)
     read, left_out = [], [seen.name for seen in runs if seen.config is None]
     for seen in readable:
         try:
             read.append(read_run(seen.source, scorecard=False))
-        except Exception:  # anything can be in a file, and the other runs have to be judged all the same
+        except Exception:  # a file can contain anything; the other runs must still be judged
             left_out.append(seen.name)
     missing = tuple(sorted(left_out))
     if not read:
@@ -114,9 +114,9 @@ def _judge(runs: list[SeenRun], root: Path) -> VerdictsAnswer:
     try:
         verdicts = tuple(_shown(verdict) for verdict in judge(study_of(read)))
         return VerdictsAnswer(verdicts=verdicts, left_out=missing)
-    except InputError as error:  # its text names paths, of which the page's reader knows the part below the directory
+    except InputError as error:  # show paths relative to the served directory
         why = f"no verdicts: some of these runs {error.expected.replace(f'{root}/', '')}"
-    except Exception as error:  # metrics of the right types, but with numbers that no run writes
+    except Exception as error:  # metrics of the right types, but with numbers that no run would write
         why = f"{type(error).__name__}: {error}"
     return VerdictsAnswer(verdicts=(), left_out=missing, error=why)
 

@@ -1,4 +1,4 @@
-"""The summary of one run, a row of the table of runs: safe, whatever the run's files contain."""
+"""The summary of one run, a row in the table of runs. It never fails, whatever the run's files contain."""
 
 import hashlib
 import json
@@ -19,15 +19,15 @@ from recombine.storage.reader import is_alive, last_row, read_config, read_statu
 from recombine.storage.source import CONFIG, METRICS, SELECTION, STATUS, ArchiveSource, RunSource
 from recombine.storage.thinned_metrics import curve_point
 
-LONGEST_TEXT = 300  # characters of a text from a file
+LONGEST_TEXT = 300  # characters, the limit for a text from a file
 
 FileStamp = tuple[int, int, int]
-"""Changes when a file does: inode, size, time of the last change. All zero where there is no file."""
+"""Identifies a version of a file: inode, size, time of the last change. All zero if there is no file."""
 NO_FILE: FileStamp = (0, 0, 0)
 
 
 class Stamp(NamedTuple):
-    """Changes when a run does: the stamps of its files."""
+    """The stamps of a run's files; changes when the run does."""
 
     config: FileStamp
     metrics: FileStamp
@@ -50,7 +50,7 @@ class RunSummary(Record, frozen=True, kw_only=True):
     name: str
     """The run's path below the directory that is served."""
     study: str
-    """The directory that it shares with other runs."""
+    """The directory that contains the run."""
     state: str
     """The state in `status.json`, or `killed`, or `unreadable`."""
     step: int = 0
@@ -59,7 +59,7 @@ class RunSummary(Record, frozen=True, kw_only=True):
     seed: int | None = None
     num_steps: int | None = None
     configuration: str | None = None
-    """The same for runs that differ in their seed alone."""
+    """A digest that is the same for runs that differ only in their seed."""
     sizes: tuple[int, ...] | None = None
     measured: int | None = None
     """The step of the last row of metrics."""
@@ -92,14 +92,14 @@ class SeenRun:
 
 
 def run_stamp(directory: int) -> Stamp | None:
-    """The stamp of a run, by a handle of its directory; None where there is no run."""
+    """The stamp of the run in a directory, given by its handle. None if there is no run."""
     stamp = Stamp(*(file_stamp(name, directory) for name in (CONFIG, METRICS, STATUS, SELECTION)))
-    is_run = any(stamp.config) or (any(stamp.metrics) and any(stamp.status))  # shown also if it lost its configuration
+    is_run = any(stamp.config) or (any(stamp.metrics) and any(stamp.status))  # also if its configuration is missing
     return stamp if is_run else None
 
 
 def file_stamp(name: str, directory: int) -> FileStamp:
-    """The stamp of a file, by a handle of the directory that it is in."""
+    """The stamp of a file in a directory, given by its handle."""
     try:
         return _stamp(os.lstat(name, dir_fd=directory))
     except (OSError, ValueError):
@@ -119,14 +119,14 @@ def _stamp(found: os.stat_result) -> FileStamp:
 
 
 def read_summary(found: FoundRun, name: str, before: SeenRun | None = None) -> SeenRun:
-    """A run as its files are now. Its configuration is taken from `before` where the file has not changed."""
+    """Read a run from its files. The configuration is taken from `before` if its file has not changed."""
     if found.error is not None:
         return SeenRun(found.source, found.stamp, None, _unreadable(name, found.error))
     try:
         if before is None or before.stamp.config != found.stamp.config:
             before = _with_config(found, name)
         return replace(before, source=found.source, stamp=found.stamp, summary=_with_scores(before, found))
-    except Exception as error:  # anything can be in a file, and the other runs have to be shown all the same
+    except Exception as error:  # a file can contain anything; the other runs must still be shown
         return SeenRun(found.source, found.stamp, None, _unreadable(name, _reason(error)))
 
 
@@ -143,7 +143,7 @@ def _study(name: str) -> str:
 
 
 def _with_scores(before: SeenRun, found: FoundRun) -> RunSummary:
-    """The summary with what changes while a run trains: its state and its scores."""
+    """The summary with the parts that change during training: the state and the scores."""
     if before.config is None:
         return before.summary
     source = found.source
@@ -178,9 +178,9 @@ def _with_config(found: FoundRun, name: str) -> SeenRun:
         return SeenRun(found.source, found.stamp, None, _unreadable(name, f"it has no {CONFIG}"))
     try:
         config = read_config(found.source)
-    except Exception as error:  # anything can be in a file
+    except Exception as error:  # a file can contain anything
         why = _reason(error)
-        for beginning in ("not a run directory: ", f"its {CONFIG}: ", f"{CONFIG}: "):  # the file is named once
+        for beginning in ("not a run directory: ", f"its {CONFIG}: ", f"{CONFIG}: "):  # name the file only once
             why = why.removeprefix(beginning)
         return SeenRun(found.source, found.stamp, None, _unreadable(name, f"{CONFIG}: {why}"))
     task = config.task
@@ -203,5 +203,5 @@ def _digest(config: Config) -> str:
 
 
 def may_be_killed(seen: SeenRun) -> bool:
-    """Whether the run's process has to be looked for, although no file has changed."""
+    """Whether the run's process must be checked even if no file has changed."""
     return seen.summary.state == "running" and not isinstance(seen.source, ArchiveSource)

@@ -1,4 +1,4 @@
-"""The watch: looks for changes in the directory, and sends numbered news to open pages."""
+"""Watches the directory for changes, and sends numbered events to open pages."""
 
 import asyncio
 import time
@@ -12,15 +12,15 @@ from recombine.serve.library import Library, SweepProgress
 from recombine.serve.run_summary import RunSummary
 
 SECONDS_BETWEEN_LOOKS = 1.0
-PACE = 100.0  # pause for so many times as long as a look takes: a large directory costs no more than a small one,
-LONGEST_PAUSE = 10.0  # seconds, up to this
-SECONDS_BETWEEN_SIGNS = 15.0  # signs of life, so that nothing on the way closes the connection
+PACE = 100.0  # pause this many times as long as a look takes, so that a large directory costs no more than a small one,
+LONGEST_PAUSE = 10.0  # up to this many seconds
+SECONDS_BETWEEN_SIGNS = 15.0  # keep-alive messages, so that no proxy closes the connection
 MOST_NEWS = 1_000
-MOST_CHARACTERS = 1 << 23  # of the news that are kept
+MOST_CHARACTERS = 1 << 23  # limit of the events that are kept
 
 
 class DirectoryNews(Record, frozen=True):
-    """The difference between two looks at the directory."""
+    """The changes between two looks at the directory."""
 
     changed: tuple[RunSummary, ...]
     """The runs that are new or have changed."""
@@ -29,23 +29,23 @@ class DirectoryNews(Record, frozen=True):
 
 
 class Watch:
-    """Looks at the directory once a second, for all clients together, as long as there are any.
+    """Looks at the directory once a second while any client is connected, for all clients together.
 
-    It keeps the last news with their numbers, so that a client that was disconnected gets all that it missed.
+    It keeps the latest events with their numbers, so that reconnecting clients miss no events.
     """
 
     def __init__(self, library: Library):
         self.library = library
         self.news: deque[tuple[int, str]] = deque()
         self.characters = 0
-        self.number = int(time.time())  # above any number of an earlier server: there is at most one a second
+        self.number = int(time.time())  # above an earlier server's numbers: at most one event per second
         self.followers = 0
         self.cost, self.looked_at = 0.0, -SECONDS_BETWEEN_LOOKS
         self.turn = asyncio.Lock()
         self.changed = asyncio.Event()
 
     async def look_once(self) -> None:
-        """Look at the directory, unless somebody has just looked."""
+        """Look at the directory, unless it was looked at just now."""
         async with self.turn:
             pause = min(PACE * self.cost, LONGEST_PAUSE)
             if time.monotonic() - self.looked_at < max(SECONDS_BETWEEN_LOOKS, pause):
@@ -56,7 +56,7 @@ class Watch:
                 self._publish(news)
 
     def _look(self) -> str | None:
-        """The news as JSON; None where nothing has changed."""
+        """The changes as JSON. None if nothing has changed."""
         start = time.thread_time()
         changed, gone = self.library.refresh()
         news = None
@@ -76,17 +76,17 @@ class Watch:
         self.changed = asyncio.Event()
 
     async def keep_looking(self) -> None:
-        """Look again and again; pause while nobody follows."""
+        """Look at the directory repeatedly while any client is connected."""
         while True:
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
             if self.followers:
                 try:
                     await self.look_once()
-                except Exception:  # print it, and continue to look
+                except Exception:  # report it, and continue
                     traceback.print_exc()
 
     async def follow(self, since: int) -> AsyncIterator[str]:
-        """The news after number `since`, as server-sent events. A client that missed too much is told to start anew."""
+        """The events after number `since`, as server-sent events. A client that missed too many is told to reload."""
         self.followers += 1
         try:
             yield ": welcome\n\n"

@@ -1,1 +1,1 @@
-"""A run on disk: written in one place, read in one place, in a directory or an archive."""
+"""Runs on disk, in directories and archives: the code that writes, reads and verifies their files."""

@@ -1,9 +1,9 @@
-"""Checkpoints: saved all or nothing, checked when read, two good ones at every instant.
+"""Checkpoints: saved completely or not at all, verified when read, and two good ones kept at every instant.
 
 A checkpoint is a directory `step-000001000` of plain files: `state.safetensors`, the texts that belong to the state
-(the configuration, the metrics so far), and `manifest.json` with the SHA-256 of each and of itself. It is written
-under another name, brought to the disk, renamed, read back, and only then is the oldest removed. The order of
-checkpoints is that of their steps; no clock is asked.
+(the configuration, the metrics so far), and `manifest.json` with the SHA-256 of each file and of itself. It is written
+under a temporary name, synced to the disk, renamed and read back; only then is the oldest checkpoint removed.
+Checkpoints are ordered by step, not by time.
 """
 
 import errno
@@ -37,13 +37,13 @@ KEPT = 2
 LARGEST_MANIFEST = 1 << 20
 STATE, MANIFEST = "state.safetensors", "manifest.json"
 SAVING, REMOVING, DAMAGED = ".saving", ".removing", "damaged-"
-BEFORE = "-before"  # what the newest checkpoint was, while it is being saved anew with one more row of metrics
+BEFORE = "-before"  # the previous version of a checkpoint whose step is being saved again, with one more row of metrics
 
-Manifest = dict[str, Any]  # JSON as it is: its own digest is over every key in it
+Manifest = dict[str, Any]  # raw JSON: its digest covers every key, also unknown ones
 
 
 class Checkpoint(NamedTuple):
-    """The arrays and texts of a run after `step` steps, and what made them."""
+    """The arrays and texts of a run after `step` steps, and the identity of the code and machine that made them."""
 
     step: int
     arrays: dict[str, np.ndarray]
@@ -52,11 +52,11 @@ class Checkpoint(NamedTuple):
 
 
 class DamagedCheckpoint(Exception):
-    """A checkpoint is not what was saved."""
+    """A checkpoint is not as it was saved."""
 
 
 def save_checkpoint(directory: Path, checkpoint: Checkpoint) -> Path:
-    """Save, verify, and remove what is older than the newest two."""
+    """Save a checkpoint, verify it, and remove all but the newest two."""
     for name, array in checkpoint.arrays.items():
         if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
             raise ArithmeticError(f"{name} is not finite after {checkpoint.step} steps; the last checkpoint is kept")
@@ -90,7 +90,7 @@ def save_checkpoint(directory: Path, checkpoint: Checkpoint) -> Path:
 
 
 def _prune(directory: Path) -> None:
-    """Remove what is older than the newest two good checkpoints."""
+    """Remove all checkpoints that are older than the newest two good ones."""
     good: set[int] = set()
     for path in list_checkpoints(directory):
         step = _step_of(path)
@@ -101,11 +101,11 @@ def _prune(directory: Path) -> None:
             read_checkpoint(path)
             good.add(step)
         except DamagedCheckpoint:
-            pass  # kept: it may be all there is
+            pass  # damaged, but kept: it may be the only one
 
 
 def _remove(path: Path) -> None:
-    """Under another name: what is called step-… is whole, at every instant."""
+    """Remove a checkpoint after renaming it, so that a directory called step-… is complete at every instant."""
     if path.exists() or path.is_symlink():
         removing = path.with_name(REMOVING)
         _clear(removing)
@@ -114,7 +114,7 @@ def _remove(path: Path) -> None:
 
 
 def _clear(path: Path) -> None:
-    """Remove what a process left that was killed in the middle of a save."""
+    """Remove the directory that a process left behind when it was killed while saving."""
     if path.exists() or path.is_symlink():
         remove_directory(path)
 
@@ -135,7 +135,7 @@ def _step_of(path: Path) -> int:
 
 
 def set_aside(path: Path) -> Path:
-    """Move a damaged checkpoint out of the way, for people to look at."""
+    """Rename a damaged checkpoint, so that it is no longer used but can still be inspected."""
     aside = path.with_name(DAMAGED + path.name)
     _clear(aside)
     rename(path, aside)
@@ -143,7 +143,7 @@ def set_aside(path: Path) -> Path:
 
 
 def read_checkpoint(path: Path, below: Path | None = None) -> Checkpoint:
-    """A checkpoint; `DamagedCheckpoint` if a single bit is not what was saved. Takes no more memory than its files."""
+    """Read a checkpoint. Raises `DamagedCheckpoint` if any bit has changed. Needs no more memory than its files."""
     step, identity, contents = _read_files(path, below)
     try:
         arrays = load(contents.pop(STATE))
@@ -153,7 +153,7 @@ def read_checkpoint(path: Path, below: Path | None = None) -> Checkpoint:
 
 
 def read_texts(path: Path, below: Path | None = None) -> tuple[int, dict[str, str]]:
-    """The step and the texts of a checkpoint, checked as `read_checkpoint` does. The state is not read."""
+    """The step and the texts of a checkpoint, verified as by `read_checkpoint`, without reading the state."""
     step, _, contents = _read_files(path, below, without=STATE)
     return step, _texts(path, contents)
 
@@ -166,8 +166,8 @@ def _texts(path: Path, contents: Mapping[str, bytes]) -> dict[str, str]:
 
 
 def _read_files(path: Path, below: Path | None, without: str = "") -> tuple[int, Identity, dict[str, bytes]]:
-    """The step, the identity and the files of a checkpoint, each of which has the size and the digest it should."""
-    below = path.parent if below is None else below  # wherever it is, a checkpoint is not a link
+    """The step, the identity and the files of a checkpoint. The size and the digest of each file are verified."""
+    below = path.parent if below is None else below  # a checkpoint must not be a link
     if not is_directory(path, below):
         raise DamagedCheckpoint(f"{path.name} is not a directory")
     try:
@@ -193,7 +193,7 @@ def _read_files(path: Path, below: Path | None, without: str = "") -> tuple[int,
 
 
 def _check_manifest(path: Path, manifest: Any) -> tuple[int, Mapping[str, Any], Identity]:
-    """The manifest's step, files and identity; whoever wrote it, nothing in it may point out of the directory."""
+    """The manifest's step, files and identity. Even a forged manifest may not name a file outside the directory."""
     match manifest:
         case {
             "format": int(found),
@@ -204,10 +204,10 @@ def _check_manifest(path: Path, manifest: Any) -> tuple[int, Mapping[str, Any], 
         }:
             if manifest.get("sha256") != _manifest_hash(manifest):
                 raise DamagedCheckpoint(f"{path.name}: {MANIFEST} is not what was saved")
-            if found != FORMAT:  # whole, but of another version: not to be set aside
+            if found != FORMAT:  # intact, but from another version: an error, not damage
                 raise InputError("checkpoint", str(path), f"has format {found}; this version reads format {FORMAT}")
         case _:
-            raise DamagedCheckpoint(f"{path.name}: {MANIFEST} lacks what a manifest has")
+            raise DamagedCheckpoint(f"{path.name}: {MANIFEST} lacks required fields")
     if path.name.removesuffix(BEFORE) != checkpoint_path(path.parent, step).name:
         raise DamagedCheckpoint(f"{path.name}: {MANIFEST} is that of step {step}")
     for name, entry in files.items():

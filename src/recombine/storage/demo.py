@@ -1,6 +1,6 @@
-"""The demo: trained models that come with Recombine, in the archives of two studies.
+"""The demo: trained models that are shipped with Recombine, in the archives of two studies.
 
-The wheel contains the archives; a checkout has them in `evidence/`, and the wheel is built from there (pyproject.toml).
+The wheel contains the archives. A checkout has them in `evidence/`, from where the wheel is built (pyproject.toml).
 """
 
 from pathlib import Path
@@ -23,5 +23,5 @@ def demo_archives() -> dict[str, Path]:
 
 
 def demo_directory() -> Path:
-    """The directory that has the archives."""
+    """The directory above the studies' directories."""
     return demo_archives()[STUDIES[0]].parents[1]

@@ -1,7 +1,7 @@
-"""What a run recorded of itself, checked: its configuration and its metrics as they were written.
+"""Verifies a run's configuration and metrics: are they as they were written?
 
-A checkpoint holds a copy of both under its digests, and an export a manifest. What the files beside them say is shown
-only where the two agree; otherwise the copy is shown, and the difference is told.
+A checkpoint contains a verified copy of both files, and an export contains a manifest of digests. If a file differs
+from the copy in the checkpoint, the copy is used and the difference is reported.
 """
 
 import hashlib
@@ -14,12 +14,12 @@ from recombine.record.seal import seal, unseal
 from recombine.storage.checkpoint import DamagedCheckpoint, list_checkpoints, read_texts
 from recombine.storage.source import CHECKPOINTS, CONFIG, METRICS, DirectorySource, RunSource
 
-MANIFEST = "manifest.json"  # of a run that was exported
+MANIFEST = "manifest.json"  # in an exported run
 LARGEST_CONFIG, LARGEST_METRICS, LARGEST_MANIFEST = 1 << 20, 1 << 28, 1 << 20
 
 
 class Recorded(NamedTuple):
-    """The texts of a run's configuration and metrics, and whatever a reader must be told of them."""
+    """The texts of a run's configuration and metrics, and notes on any damage that was found."""
 
     config: str
     metrics: str
@@ -33,9 +33,9 @@ class ExportManifest(Record, frozen=True):
 
 
 def recorded(source: RunSource) -> Recorded:
-    """The configuration and the metrics of a run. An export that was edited is refused.
+    """The configuration and the metrics of a run. An edited export is refused.
 
-    Rows that are in no checkpoint yet are left out: nothing vouches for them, and they are made again on resuming.
+    Rows of metrics that are in no checkpoint yet are left out: they cannot be verified, and resuming makes them again.
     """
     copies, notes = _copies(source)
     if copies is None:
@@ -50,12 +50,12 @@ def recorded(source: RunSource) -> Recorded:
         except OSError:
             same = False
         if not same:
-            notes.append(f"{name} is not what was written: the copy in the checkpoint of step {step} is taken")
+            notes.append(f"{name} is damaged or edited; the copy in the checkpoint of step {step} is used instead")
     return Recorded(texts[CONFIG], texts[METRICS], tuple(notes))
 
 
 def check_exported(source: RunSource, files: dict[str, bytes]) -> None:
-    """Refuse files of an exported run that are not as they were exported. Older exports have no manifest."""
+    """Refuse files of an exported run that have changed since the export. Older exports have no manifest."""
     if not source.has(MANIFEST):
         return
     try:
@@ -64,7 +64,7 @@ def check_exported(source: RunSource, files: dict[str, bytes]) -> None:
         raise InputError("run", str(source.path), f"its {MANIFEST} cannot be read ({error})") from error
     for name, data in files.items():
         if manifest.files.get(name) != _sha256(data):
-            raise InputError("run", str(source.path), f"its {name} is not what was exported")
+            raise InputError("run", str(source.path), f"its {name} has changed since it was exported")
 
 
 def export_manifest(files: dict[str, bytes]) -> bytes:
@@ -73,20 +73,20 @@ def export_manifest(files: dict[str, bytes]) -> bytes:
 
 
 def _copies(source: RunSource) -> tuple[tuple[int, dict[str, str]] | None, list[str]]:
-    """The step and the texts of the newest good checkpoint, and which newer ones are damaged."""
+    """The step and the texts of the newest good checkpoint, and notes on newer ones that are damaged."""
     notes: list[str] = []
     if isinstance(source, DirectorySource):
         try:
             paths = list_checkpoints(source.path / CHECKPOINTS, source.below)
         except OSError as error:
-            return None, [f"{CHECKPOINTS} cannot be read ({error.strerror}): nothing vouches for the metrics"]
+            return None, [f"{CHECKPOINTS} cannot be read ({error.strerror}): the metrics cannot be verified"]
         for path in paths:
             try:
                 step, texts = read_texts(path, source.below)
                 if {CONFIG, METRICS} <= texts.keys():
                     return (step, texts), notes
             except DamagedCheckpoint as damage:
-                notes.append(f"a checkpoint is damaged ({damage}): the one before it is taken")
+                notes.append(f"a checkpoint is damaged ({damage}); the previous one is used instead")
     return None, notes
 
 

@@ -1,6 +1,6 @@
-"""Locks: one process at a time has a directory, and who comes second is told who has it.
+"""Locks: only one process at a time may use a directory; another gets an error that names the holder.
 
-The system frees a lock however its holder ends. Processes that the holder starts do not have it.
+The operating system frees the lock however its holder ends. Child processes do not inherit it.
 """
 
 import fcntl
@@ -13,11 +13,11 @@ from pathlib import Path
 from recombine.errors import InputError, InUse
 from recombine.files import make_directories
 
-COORDINATOR = "coordinator.lock"  # in a directory of many runs, each of which has a lock of its own
+COORDINATOR = "coordinator.lock"  # in a directory of many runs; each run has its own lock besides
 
 
 def take_lock(directory: Path, name: str) -> int:
-    """The open file that is the lock; to close it is to free it. The directory is made where there is none."""
+    """Take the lock, and return its file handle; closing the handle frees the lock. Creates the directory if needed."""
     try:
         make_directories(directory)
         handle = os.open(directory / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
@@ -43,11 +43,11 @@ def take_lock(directory: Path, name: str) -> int:
 
 @contextmanager
 def coordinating(out: Path) -> Iterator[None]:
-    """One command at a time has the runs of a directory carried out. Those that only read it need not ask."""
+    """Hold the lock of a directory of runs, so that only one command executes them. Reading needs no lock."""
     handle = take_lock(out, COORDINATOR)
     try:
         yield
     finally:
         with suppress(OSError):
-            os.ftruncate(handle, 0)  # nobody has it
+            os.ftruncate(handle, 0)  # no holder any more
         os.close(handle)

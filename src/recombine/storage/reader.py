@@ -1,4 +1,4 @@
-"""The one place that reads run directories. What is not finished is read as far as it is."""
+"""The one place that reads run directories, also of runs that are still training."""
 
 import socket
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ from recombine.storage.source import (
     open_run,
 )
 
-if TYPE_CHECKING:  # it would bring JAX to those who only read scores
+if TYPE_CHECKING:  # at run time it would import JAX, which is not needed to read scores
     from recombine.measure.scorecard import Scorecard
 
 LARGEST_SCORECARD, LARGEST_SMALL = 1 << 24, 1 << 20
@@ -41,14 +41,14 @@ SELECTION_FORMAT = 1
 
 
 class _Formatted(Record, frozen=True):
-    """What every version of a file says of itself."""
+    """The one field that every version of the file has."""
 
     format: int
 
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run as its files tell it."""
+    """A run, read from its files."""
 
     path: Path
     config: Config
@@ -57,9 +57,9 @@ class StoredRun:
     scorecard: "Scorecard | None" = None
     references: References | None = None
     made: Identity | None = None
-    """What it was last started with: versions, threads, devices, the digests of the code."""
+    """The identity of its last start: versions, threads, devices, digests of the code."""
     notes: tuple[str, ...] = ()
-    """Whatever a reader must be told of its numbers: damage that was met, and code that is not known."""
+    """Warnings for whoever reads the numbers: damage that was found, results of other or unknown code."""
 
     @property
     def model(self) -> str:
@@ -79,13 +79,13 @@ class StoredRun:
 
     @property
     def finished(self) -> bool:
-        """Whether it was measured at its last step. The rows are checked, and the status is only what was said last:
-        a process may be killed between the two."""
+        """Whether it was measured at its last step. The verified rows decide, not the status: a process may be killed
+        after it wrote the rows and before it updated the status."""
         return bool(self.rows) and self.rows[-1].step == self.num_steps
 
     @property
     def state(self) -> RunState:
-        """For people to read: `done` is said of finished runs, and of no other."""
+        """The state to display: `done` for finished runs, and only for them."""
         if self.finished:
             return "done"
         return "stopped" if self.status.state == "done" else self.status.state
@@ -97,30 +97,30 @@ class StoredRun:
 
 
 def read_run(source: RunSource, scorecard: bool = True) -> StoredRun:
-    """Everything that a run's files say; without its scorecard, nothing that needs JAX."""
+    """Read everything in a run's files. With `scorecard=False`, JAX is not imported."""
     found = recorded(source)
     config, rows = _parse_config(source, found.config), _parse_rows(source, found.metrics)
     _check_splits(source, config, rows)
     sealed = read_scorecard(source) if scorecard else None
     card = None if sealed is None else sealed.value
     if card is not None and not (rows and rows[-1].step == card.step):
-        card = None  # of an earlier step: the run has been trained further since
+        card = None  # measured at an earlier step: the run has been trained further since
     status = read_status(source) or Status("unknown", 0, config.optimizer.num_steps)
     starts = read_environment(source).starts
     made = starts[-1].identity if starts else None
     references, notes = stored_references(source, config), list(found.notes)
     if made is None or made.sources == UNKNOWN:
-        notes.append("made before the code of a run was recorded: by unknown code")
+        notes.append("made by unknown code, before runs recorded their code")
     if sealed is not None and not sealed.measured_by(code_of(config, measuring_code.SCORECARD)):
-        notes.append("other code than this measured its scorecard; `recombine eval` measures it again")
+        notes.append("its scorecard was measured by other code; `recombine eval` measures it again")
     if references is not None and not references.measured_by(package_digest(*REFERENCES)):
-        notes.append("other code than this computed its references; `recombine eval` computes them again")
+        notes.append("its references were computed by other code; `recombine eval` computes them again")
     scores = None if references is None else references.value
     return StoredRun(source.path, config, rows, status, card, scores, made, tuple(notes))
 
 
 def read_config(source: RunSource) -> Config:
-    """The configuration, as it was written."""
+    """The configuration, verified."""
     return _parse_config(source, recorded(source).config)
 
 
@@ -150,12 +150,12 @@ def run_config(path: Path) -> Config:
 
 
 def read_rows(source: RunSource) -> tuple[MetricsRow, ...]:
-    """The rows of metrics, as they were written."""
+    """The rows of metrics, verified."""
     return _parse_rows(source, recorded(source).metrics)
 
 
 def _parse_rows(source: RunSource, text: str) -> tuple[MetricsRow, ...]:
-    """A last line without its end is being written, and is left out."""
+    """The rows in a text. A last line without a newline is still being written, and is left out."""
     rows = []
     for number, line in enumerate(text.splitlines(keepends=True), start=1):
         if not line.endswith("\n"):
@@ -168,7 +168,7 @@ def _parse_rows(source: RunSource, text: str) -> tuple[MetricsRow, ...]:
 
 
 def _check_splits(source: RunSource, config: Config, rows: tuple[MetricsRow, ...]) -> None:
-    """A misspelt `ood` is refused: without it the run would be left out of means, as if nothing were held out."""
+    """Refuse rows without `ood` if masks are held out, and with it if not. Means would silently skip such a run."""
     for number, row in enumerate(rows, start=1):
         if (row.ood is not None) != bool(config.task.support.held_out):
             what = "no ood, though masks are held out" if row.ood is None else "an ood, though no mask is held out"
@@ -176,7 +176,7 @@ def _check_splits(source: RunSource, config: Config, rows: tuple[MetricsRow, ...
 
 
 def last_row(source: RunSource) -> MetricsRow | None:
-    """The newest row of metrics; None where there is none, or none that can be read."""
+    """The newest row of metrics. None if there is none, or if it cannot be read."""
     try:
         lines = recorded(source).metrics.split("\n")[:-1]
         return decode(lines[-1], MetricsRow) if lines else None
@@ -185,7 +185,7 @@ def last_row(source: RunSource) -> MetricsRow | None:
 
 
 def read_status(source: RunSource) -> Status | None:
-    """None where there is none, or none that can be read."""
+    """The run's status. None if there is none, or if it cannot be read."""
     try:
         return decode(source.read(STATUS, LARGEST_SMALL), Status)
     except (OSError, BadRecord):
@@ -193,7 +193,7 @@ def read_status(source: RunSource) -> Status | None:
 
 
 def read_environment(source: RunSource) -> Environment:
-    """What made the run; empty where the file is missing or damaged."""
+    """The record of the run's starts; empty if the file is missing or damaged."""
     try:
         return decode(source.read(ENV, LARGEST_SMALL), Environment)
     except (OSError, BadRecord):
@@ -201,7 +201,7 @@ def read_environment(source: RunSource) -> Environment:
 
 
 def read_scorecard(source: RunSource) -> "Sealed[Scorecard] | None":
-    """None where there is none yet, or one of another format."""
+    """The scorecard. None if there is none yet, or if it has another format."""
     from recombine.measure.scorecard import FORMAT, Scorecard
 
     if not source.has(SCORECARD):
@@ -215,7 +215,7 @@ def read_scorecard(source: RunSource) -> "Sealed[Scorecard] | None":
 
 
 def read_selection(source: RunSource) -> Sealed[Selection] | None:
-    """The scores that a sweep selects by; None where there are none, or of another format."""
+    """The scores that a sweep selects by. None if there are none yet, or if they have another format."""
     if not source.has(SELECTION):
         return None
     try:
@@ -233,7 +233,7 @@ def is_done(source: RunSource) -> bool:
 
 
 def is_alive(source: RunSource) -> bool:
-    """Whether the process that holds a run's lock is there, as far as this machine can tell."""
+    """Whether the process that holds a run's lock is alive. True if it is on another machine, which is not checked."""
     try:
         words = source.read(LOCK, 1 << 12).decode(errors="replace").split()
     except OSError:

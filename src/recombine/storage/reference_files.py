@@ -1,4 +1,4 @@
-"""The files of `references/`, beside the runs: computed once for each seed, support and N."""
+"""The stored scores of the references, in `references/` beside the runs: one file per seed, support and N."""
 
 import hashlib
 import json
@@ -19,18 +19,18 @@ from recombine.storage.shared_file import Writing, remove_leftovers, replace_sha
 from recombine.storage.source import REFERENCES, DirectorySource, RunSource
 
 LARGEST = 1 << 20
-FORMAT = 1  # of the file, and of what the references are: another number when one of them changes
+FORMAT = 1  # of the file; also changes when a reference is defined differently
 
 
 Say = Callable[[str], None]
 
 
 def ignore(_: str) -> None:
-    """For those whom nobody hears."""
+    """Discard a message."""
 
 
 def reference_file(config: Config) -> str:
-    """The name of the file: it says what the scores depend on, and a hash says it exactly."""
+    """The name of the file: support, N and seed for people, and a hash of everything that the scores depend on."""
     digest = hashlib.sha256(json.dumps(_depends(config), sort_keys=True).encode()).hexdigest()[:8]
     task = config.task
     support = "".join(c if c.isalnum() or c in "+-" else "_" for c in task.support.name)[:40]
@@ -38,7 +38,7 @@ def reference_file(config: Config) -> str:
 
 
 def stored_references(source: RunSource, config: Config) -> Sealed[References] | None:
-    """The scores beside a run, if they are there."""
+    """The scores stored beside a run. None if there are none."""
     name = reference_file(config)
     try:
         return _scores(source.read_beside(REFERENCES, name, LARGEST), config)
@@ -50,19 +50,19 @@ def stored_references(source: RunSource, config: Config) -> Sealed[References] |
 
 
 def missing_references(directory: Path, config: Config) -> list[str]:
-    """The references of a run that a directory of runs lacks: all, or those added since the others were stored."""
+    """The references whose scores a directory of runs lacks: all, or those added since the file was stored."""
     stored = _read(directory, config)
     return [name for name in REFERENCE_NAMES if name not in stored]
 
 
 def store_references(directory: Path, config: Config, say: Say = ignore, writing: Writing = nullcontext) -> References:
-    """The scores that a directory of runs has for a run; computed, and stored, where they are missing."""
+    """The scores of the references for a run. Missing ones are computed and stored in the directory of runs."""
     remove_leftovers(directory / REFERENCES / reference_file(config))
     return _completed(_read(directory, config, say), directory, config, writing)
 
 
 def references_of(source: RunSource, config: Config, say: Say = ignore, writing: Writing = nullcontext) -> References:
-    """The scores beside a run; computed where they are missing, and stored if the run is in a directory."""
+    """The scores beside a run. Missing ones are computed, and stored unless the run is in an archive."""
     if isinstance(source, DirectorySource):
         return store_references(source.path.parent, config, say, writing)
     found = _usable(lambda name: source.read_beside(REFERENCES, name, LARGEST), config, say)
@@ -90,7 +90,7 @@ def _read(directory: Path, config: Config, say: Say = ignore) -> References:
 
 
 def _usable(read: Callable[[str], bytes], config: Config, say: Say) -> References:
-    """The stored scores that this code may use. Those that are damaged, or of other code, are computed again."""
+    """The stored scores, if they are intact and were computed by the current code; otherwise none."""
     name = reference_file(config)
     try:
         found = _scores(read(name), config)
@@ -106,7 +106,7 @@ def _usable(read: Callable[[str], bytes], config: Config, say: Say) -> Reference
 
 
 def _scores(data: bytes, config: Config) -> Sealed[References] | None:
-    """None for the scores of another configuration."""
+    """The scores in a file. None if they belong to another configuration."""
     stored = unseal(data, StoredReferences)
     return Sealed(stored.value.scores, stored.sources) if stored.value.depends == _depends(config) else None
 

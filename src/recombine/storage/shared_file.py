@@ -1,7 +1,7 @@
 """Files that several processes may replace: scorecards, selections, references.
 
-Nobody holds a lock on them. A process that is told to leave finishes the file first; what a killed one left of a file
-is removed by the next that measures the run or resumes it.
+They have no lock. A process that is told to exit finishes writing the file first. If a process is killed while writing,
+the next process that measures or resumes the run removes the temporary file.
 """
 
 import glob
@@ -12,10 +12,10 @@ from pathlib import Path
 
 from recombine.files import UNFINISHED, replace_file
 
-SECONDS_TO_WRITE = 60.0  # these files have a few kilobytes: what is older than this, nobody is writing any more
+SECONDS_TO_WRITE = 60.0  # these files have a few kilobytes: an older temporary file was abandoned
 
 Writing = Callable[[], AbstractContextManager[None]]
-"""What a process that may be told to leave at any time puts around a write."""
+"""A context manager around a write, inside which the process is not ended by a signal."""
 
 
 def replace_shared(path: Path, data: bytes, writing: Writing = nullcontext) -> None:
@@ -25,7 +25,7 @@ def replace_shared(path: Path, data: bytes, writing: Writing = nullcontext) -> N
 
 
 def remove_leftovers(path: Path) -> None:
-    """What killed processes left of the file. Where that is not allowed, it stays."""
+    """Remove the temporary files of killed processes, if permissions allow."""
     for left in path.parent.glob(f".{glob.escape(path.name)}.*{UNFINISHED}"):
         with suppress(OSError):
             if time.time() - left.lstat().st_mtime > SECONDS_TO_WRITE:

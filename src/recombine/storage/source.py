@@ -1,4 +1,4 @@
-"""Where a run is read from: its directory, or its part of an archive."""
+"""The sources that a run can be read from: its directory, or an archive."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -19,18 +19,18 @@ CONFIG, METRICS, TIMING, ENV, STATUS, LOCK, CHECKPOINTS = (
     "lock",
     "checkpoints",
 )
-SCORECARD, SELECTION = "scorecard.json", "selection.json"  # measured when the run is done
-WEIGHTS = "model.safetensors"  # of a run that was exported with its parameters
+SCORECARD, SELECTION = "scorecard.json", "selection.json"  # measured once the run is done
+WEIGHTS = "model.safetensors"  # in a run that was exported with its parameters
 REFERENCES = "references"  # a directory beside the runs
 LARGEST_METRICS = 1 << 28  # bytes
-DEPTH = 3  # how far below a directory runs are looked for
+DEPTH = 3  # how many levels below a directory runs are searched
 
 
 class RunSource(ABC):
     """The files of one run."""
 
     path: Path
-    """The directory; or the archive's path with the run's name behind it."""
+    """The directory, or the path of the archive followed by the run's name."""
 
     @property
     def name(self) -> str:
@@ -38,27 +38,27 @@ class RunSource(ABC):
 
     @abstractmethod
     def has(self, name: str) -> bool:
-        """Whether a file of this name is there."""
+        """Whether the run has a file of this name."""
 
     @abstractmethod
     def read(self, name: str, most: int | None = None) -> bytes:
-        """A file's content. Raises `NotAFile`; links are not followed, and nothing longer than `most` is read."""
+        """A file's content. Raises `NotAFile` if it is missing, a link, or longer than `most` bytes."""
 
     @abstractmethod
     def read_end(self, name: str, most: int) -> bytes:
-        """The last bytes of a file, `most` of them or all there are."""
+        """The last `most` bytes of a file, or the whole file if it is shorter."""
 
     @abstractmethod
     def read_beside(self, directory: str, name: str, most: int) -> bytes:
-        """A file of a directory that stands beside the run."""
+        """A file in a directory beside the run."""
 
     @abstractmethod
     def has_parameters(self) -> bool:
-        """Whether a model can be made of it: it has a checkpoint, or was exported with its parameters."""
+        """Whether a model can be loaded: the run has a checkpoint, or was exported with its parameters."""
 
 
 class DirectorySource(RunSource):
-    """A run directory. `below`: the directory that the user named, below which no link is followed."""
+    """A run directory. No link is followed below the directory `below`, which the user named."""
 
     def __init__(self, path: Path, below: Path | None = None):
         self.path, self.below = path, below
@@ -130,7 +130,7 @@ def open_run(path: Path, below: Path | None = None) -> RunSource:
 
 
 def find_runs(path: Path, depth: int = DEPTH) -> Iterator[RunSource]:
-    """The run itself, or those below a directory or in an archive."""
+    """The run at a path, or all runs below a directory or in an archive."""
     if is_archive(path):
         yield from archive_runs(open_archive(path))
     elif (path / CONFIG).is_file():
@@ -152,7 +152,7 @@ def archive_runs(archive: Archive) -> Iterator[ArchiveSource]:
 
 
 def require_runs(path: Path, field: str = "runs") -> list[RunSource]:
-    """The runs at a path, at least one."""
+    """The runs at a path. Raises an error if there are none."""
     found = list(find_runs(path))
     if not found:
         what = f"no run in it (a run directory has a {CONFIG})" if path.is_dir() else "no such directory"

@@ -1,7 +1,7 @@
-"""A sweep's directory: run directories, and a list of what is wanted of them.
+"""The list of a sweep's runs, `sweep.jsonl`, in the directory of the sweep.
 
-`sweep.jsonl` has a line for each run: its name, its seed, and the values of the fields in which the configurations
-differ. It is all that the results need besides the runs' own scores; no configuration has to be read.
+It has a line for each run: its name, its seed, and the values of the fields in which the configurations differ. With
+this list, the results of a sweep need only the scores of the runs, and not their configurations.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ LARGEST = 1 << 28
 
 
 def write_list(out: Path, lines: Iterable[SweepLine]) -> None:
-    """Add the runs to those that are listed already: a sweep can grow by seeds, or by more of its grid."""
+    """Add runs to the list. A sweep can grow by seeds, or by more configurations."""
     listed = {line.name: line for line in read_list(out)} if (out / LIST).exists() else {}
     listed |= {line.name: line for line in lines}
     make_directories(out)
@@ -28,13 +28,13 @@ def write_list(out: Path, lines: Iterable[SweepLine]) -> None:
 
 
 def has_list(out: Path) -> bool:
-    """Whether a directory, or an archive, is a sweep's."""
+    """Whether a directory or an archive contains a sweep."""
     inside = in_archive(out, LIST)
     return (out / LIST).is_file() if inside is None else inside[0].has(inside[1])
 
 
 def in_archive(out: Path, name: str, below: Path | None = None) -> tuple[Archive, str] | None:
-    """What is called `name` in a sweep that is in an archive, or is one; None for a sweep's directory."""
+    """The archive of a sweep, and the path of `name` in it. None if the sweep is in a directory."""
     inside = None if is_directory(out, below) else split_path(out, below)
     return None if inside is None else (open_archive(inside[0], below), "/".join(filter(None, (inside[1], name))))
 
@@ -46,8 +46,8 @@ def read_list(out: Path, below: Path | None = None) -> Iterator[SweepLine]:
         data = read_file(out / LIST, LARGEST, below) if inside is None else inside[0].read(inside[1], LARGEST)
         lines = [decode(line, SweepLine) for line in data.decode(errors="replace").splitlines()]
     except (NotAFile, BadRecord) as error:
-        raise InputError("sweep", str(out), f"not a sweep's directory: {LIST} cannot be read ({error})") from error
+        raise InputError("sweep", str(out), f"not the directory of a sweep: {LIST} cannot be read ({error})") from error
     for line in lines:
         if not is_plain_name(line.name):
-            raise InputError("sweep", str(out), f"{LIST} has a line that is not a run's: {line.name!r}")
+            raise InputError("sweep", str(out), f"{LIST} has a line that does not name a run: {line.name!r}")
         yield line

@@ -1,4 +1,4 @@
-"""The metrics of a run as a thinned curve."""
+"""Reads the metrics of a run as a curve with a limited number of points."""
 
 from recombine.errors import InputError
 from recombine.record.codec import BadRecord, Record, decode
@@ -15,7 +15,7 @@ Number = float | None
 
 
 class CurvePoint(Record, frozen=True):
-    """The numbers of one row that curves are drawn of."""
+    """The numbers of one row of metrics that have curves."""
 
     step: int
     loss: Number
@@ -28,10 +28,9 @@ class CurvePoint(Record, frozen=True):
 
 
 def read_curve(source: RunSource, most: int = MOST_POINTS) -> list[CurvePoint]:
-    """Every 2ᵏ-th row of a run's metrics, at most `most` of them, and the last; none where they cannot be read.
+    """Every 2ᵏ-th row of a run's metrics, at most `most` of them, and the last row. Empty if they cannot be read.
 
-    A power of two, so that the rows that are kept of a long run are among those that were kept of it when it was
-    shorter.
+    Because the distance is a power of two, a run that has grown keeps a subset of the rows that it had before.
     """
     try:
         rows = recorded(source).metrics.split("\n")[:-1]
@@ -51,12 +50,12 @@ def curve_point(row: MetricsRow) -> CurvePoint:
 
 
 def short(value: Number) -> Number:
-    """Six digits, which a browser needs no more of; None for what no plot can show."""
+    """A number with six digits, enough for a plot. None if it is too large to draw."""
     return float(f"{value:.6g}") if value is not None and abs(value) < 1e300 else None
 
 
 def _point(row: str) -> CurvePoint | None:
-    """A row's numbers, or None for a line that is no row."""
+    """The numbers of a row. None if the line is not a row of metrics."""
     try:
         return curve_point(decode(row, MetricsRow))
     except BadRecord:

@@ -40,7 +40,7 @@ from recombine.storage.source import CHECKPOINTS, CONFIG, ENV, LOCK, METRICS, SC
 if TYPE_CHECKING:
     from recombine.measure.scorecard import Scorecard
 
-LARGEST = 1 << 28  # bytes of one of these files
+LARGEST = 1 << 28  # bytes, the limit of each of these files
 
 
 class RunDirectory:
@@ -59,7 +59,7 @@ class RunDirectory:
                 remove_unfinished(self.path / name)
             for name in (SCORECARD, SELECTION):
                 remove_leftovers(self.path / name)
-            make_directories(self.checkpoints)  # after the lock, which is what tells a run's directory from another
+            make_directories(self.checkpoints)  # after the lock file, by which a run directory is recognised
         except BaseException:
             self.__exit__()
             raise
@@ -71,7 +71,7 @@ class RunDirectory:
             self.lock = None
 
     def read_config(self) -> Tables | None:
-        """The tables in config.toml, or None in a new directory."""
+        """The tables in config.toml. None in a new directory."""
         text = self._read(CONFIG)
         return None if text is None else parse_toml(text, str(self.path / CONFIG))
 
@@ -82,7 +82,7 @@ class RunDirectory:
         return bool(self._read(METRICS))
 
     def write_metrics(self, text: str) -> None:
-        """Put the metrics back to what they were at a checkpoint."""
+        """Reset the metrics to the text that a checkpoint holds."""
         if self._read(METRICS) != text:
             replace_file(self.path / METRICS, text.encode())
 
@@ -96,13 +96,13 @@ class RunDirectory:
         append(self.path / TIMING, f"{encode(row)}\n".encode())
 
     def mend_timing(self) -> None:
-        """Drop a line that a killed process did not finish."""
+        """Remove a last line that a killed process left incomplete."""
         text = self._read(TIMING) or ""
         if text and not text.endswith("\n"):
             replace_file(self.path / TIMING, text[: text.rfind("\n") + 1].encode())
 
     def read_env(self) -> Environment:
-        """Empty where the file is missing or damaged: it is for people to read, and nothing depends on it."""
+        """The record of the run's starts; empty if the file is missing or damaged, because nothing depends on it."""
         try:
             return decode(self._read(ENV) or "{}", Environment)
         except (BadRecord, InputError):
@@ -126,22 +126,22 @@ class RunDirectory:
 
 
 def write_scorecard(run: Path, card: "Scorecard", sources: str, writing: Writing = nullcontext) -> None:
-    """With the digest of the code that measured it."""
+    """Store a scorecard with the digest of the code that measured it."""
     replace_shared(run / SCORECARD, seal(card, sources), writing)
 
 
 def write_selection(run: Path, selection: Selection, sources: str, writing: Writing = nullcontext) -> None:
-    """With the digest of the code that measured it."""
+    """Store the selection scores with the digest of the code that measured them."""
     replace_shared(run / SELECTION, seal(selection, sources), writing)
 
 
 def check_run_path(path: Path) -> None:
-    """Refuse, before anything is made, a directory in which no run could live."""
+    """Refuse a directory that cannot hold a run, before anything is created."""
     check_name("out", path)
     if path.exists() and not path.is_dir():
         raise InputError("out", str(path), "is a file; name a directory")
     if path.is_dir() and not (path / LOCK).exists() and any(path.iterdir()):
-        raise InputError("out", str(path), "a directory with other things in it, and no run; name a new one")
+        raise InputError("out", str(path), "the directory has other files in it and is not a run; name a new one")
     parent = path
     while not parent.exists():
         parent = parent.parent

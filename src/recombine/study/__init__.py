@@ -1,1 +1,1 @@
-"""Runs read back and compared: collected, averaged over seeds, judged."""
+"""Studies: runs are collected, averaged over seeds, compared, and the paper's claims judged."""

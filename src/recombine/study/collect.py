@@ -1,4 +1,4 @@
-"""The runs of a study, read from directories or archives; refused if they do not compare."""
+"""Collects the runs of a study from directories or archives. Runs that are not comparable are refused."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from recombine.errors import InputError
 from recombine.storage.reader import StoredRun, read_run, run_config
 from recombine.storage.source import find_runs, require_runs
 
-# What the runs of one report must have in common, or their curves could not be drawn side by side.
+# The fields in which all runs of a report must agree: otherwise their curves could not share a plot.
 SHARED = (
     "task.input_dim",
     "task.hidden_dim",
@@ -32,7 +32,7 @@ class Study:
 
 
 def collect(paths: Sequence[Path]) -> Study:
-    """Every run in the directories and archives, which must belong together."""
+    """Every run in the directories and archives. They must be comparable."""
     found: dict[Path, StoredRun] = {}
     for path in paths:
         for source in require_runs(path):
@@ -41,7 +41,7 @@ def collect(paths: Sequence[Path]) -> Study:
 
 
 def study_notes(study: Study, name: Callable[[StoredRun], str] = lambda run: str(run.path)) -> list[str]:
-    """Whatever a reader must be told of the runs' numbers, runs of one note together."""
+    """The notes on the runs' numbers. Runs with the same note share a line."""
     runs: dict[str, list[StoredRun]] = {}
     for run in study.runs:
         for note in run.notes:
@@ -50,21 +50,21 @@ def study_notes(study: Study, name: Callable[[StoredRun], str] = lambda run: str
 
 
 def study_of(runs: Sequence[StoredRun]) -> Study:
-    """The runs in order; refused if they do not belong together."""
+    """The runs as a study, in order. They must be comparable."""
     ordered = sorted(runs, key=lambda run: (run.support, run.model, run.seed, str(run.path)))
     _check_together(ordered)
     return Study(tuple(ordered))
 
 
 def check_belongs(path: Path, planned: Mapping[str, Config]) -> None:
-    """Refuse runs in a directory that could not be in one report with those that are to be made there."""
+    """Refuse a directory with runs that could not share a report with the planned ones."""
     made = [StoredRun(path / name, config) for name, config in planned.items()]
     others = [source.path for source in find_runs(path) if source.path not in {run.path for run in made}]
     _check_together(made + [StoredRun(other, run_config(other)) for other in others])
 
 
 def field_value(config: Config, field: str) -> object:
-    """The value of `task.episode_length`, say; None where the model does not have the field."""
+    """The value of a field such as `task.episode_length`. None if the model does not have the field."""
     value: object = config
     for name in field.split("."):
         value = getattr(value, name, None)
@@ -90,7 +90,7 @@ def _check_together(runs: Sequence[StoredRun]) -> None:
 
 
 def _check_seeds(runs: Sequence[StoredRun]) -> None:
-    """Runs of one model on one support differ in their seeds alone."""
+    """Refuse runs of the same model and support that differ in more than their seed."""
     alike: dict[tuple[str, str], StoredRun] = {}
     masks: dict[str, StoredRun] = {}
     for run in runs:
@@ -102,12 +102,12 @@ def _check_seeds(runs: Sequence[StoredRun]) -> None:
             raise InputError("runs", f"{twin.path}, {run.path}", f"{what}: they are not seeds of one experiment")
         twin = masks.setdefault(run.support, run)
         if twin.config.task.support != run.config.task.support:
-            what = f"both call their support {run.support}; it is not the same"
+            what = f"have different supports of the same name, {run.support}"
             raise InputError("runs", f"{twin.path}, {run.path}", what)
 
 
 def _check_teachers(runs: Sequence[StoredRun]) -> None:
-    """Runs of one seed, which are compared with each other, have one teacher."""
+    """Refuse runs with the same seed and different teachers: they are compared with each other."""
     teachers: dict[int, StoredRun] = {}
     for run in runs:
         twin = teachers.setdefault(run.seed, run)

@@ -1,4 +1,4 @@
-"""The masks of panel D: each support's own held-out masks, or those outside both supports."""
+"""The masks of panel D that neither of its two supports trains on."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""From runs to the numbers of a figure: series, their means and bands over seeds."""
+"""Turns runs into the numbers of a figure: series, and their means and bands over seeds."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ X = int | str | None
 
 @dataclass(frozen=True)
 class Series:
-    """What one run has to show in one panel. `name` tells apart the curves of a run, or names a reference."""
+    """The values of one run in one panel. `name` distinguishes several curves of a run, or names a reference."""
 
     run: int
     name: str
@@ -30,8 +30,8 @@ class Series:
 
 @dataclass(frozen=True)
 class MeanPoint:
-    """The mean over seeds at one x, and the band around it. No mean where a run's value is not finite: leaving that
-    run out would flatter the model."""
+    """The mean over seeds at one x, and the band around it. There is no mean if one run's value is not finite: leaving
+    that run out would flatter the model."""
 
     model: str
     name: str
@@ -43,7 +43,7 @@ class MeanPoint:
 
 
 def finite(value: float | None) -> float | None:
-    """A number that can be drawn, or nothing."""
+    """The value, or None if it is not finite and cannot be drawn."""
     return float(value) if value is not None and isfinite(value) else None
 
 
@@ -80,13 +80,13 @@ def final_novel(run: StoredRun) -> NovelScore | None:
 
 
 def model_scores(runs: Iterable[StoredRun], model: str, splits: Iterable[str]) -> list[list[float]]:
-    """For each split: the R² at the last snapshot of each of the model's runs, or nothing if one has none."""
+    """For each split, the final R² of each of the model's runs; empty if one of them has none."""
     rows = [run.last for run in runs if run.model == model and run.last is not None]
     return [all_or_none(row.r2(split) for row in rows) for split in splits]
 
 
 def reference_scores(runs: Iterable[StoredRun], name: str, splits: Iterable[str]) -> list[list[float]]:
-    """For each split: a reference's R², once for each seed, whose models share it; nothing if one has none."""
+    """For each split, a reference's R² for each seed (all models of a seed share it); empty if a seed has none."""
     by_seed: dict[int, References] = {}
     for run in runs:
         if run.references:
@@ -108,7 +108,7 @@ def reference_novel(runs: Iterable[StoredRun], name: str) -> list[float]:
 
 
 def drawable(name: str) -> str:
-    """A name that a chart can show: line separators and the like stop Vega's expressions."""
+    """A name that is safe in a chart: line separators and other unprintable characters break Vega's expressions."""
     return "".join(letter if letter.isprintable() else "�" for letter in name)
 
 
@@ -117,7 +117,7 @@ def models(study: Study) -> list[str]:
 
 
 def supports(study: Study) -> list[str]:
-    """The supports of a study, the one of panels A to C first: Connected+, or else what there is."""
+    """The supports of a study. The first one is that of panels A to C: Connected+ if the study has it."""
     first = ["connected+", "connected", "disconnected"]
     present = {run.support for run in study.runs}
     others = sorted(present - set(first))
@@ -153,7 +153,7 @@ class ReferencePoint:
 def summarise_references(
     study: Study, series: Iterable[Series], chosen: Callable[[StoredRun], bool]
 ) -> list[ReferencePoint]:
-    """The references' means. The models of one seed and support share theirs, which counts once."""
+    """The means of the references. All models of a seed and support share one value, which counts once."""
     groups: dict[tuple[str, X], dict[tuple[str, int], float | None]] = {}
     for one in series:
         run = study.runs[one.run]

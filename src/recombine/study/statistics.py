@@ -1,4 +1,4 @@
-"""Means over seeds, and how sure they are."""
+"""Statistics over seeds: confidence intervals, and which values may be averaged."""
 
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -17,15 +17,15 @@ class Interval(NamedTuple):
 @cache
 def t_quantile(count: int, level: float = LEVEL) -> float:
     """Student's t for the confidence interval of a mean of `count` numbers."""
-    from scipy.special import stdtrit  # of scipy.stats, which takes a second to import, without the rest
+    from scipy.special import stdtrit  # scipy.stats would take a second to import
 
     return float(stdtrit(count - 1, (1 + level) / 2))
 
 
 def all_or_none(values: Iterable[float | None]) -> list[float]:
-    """The values, if all of them are finite numbers; otherwise none of them.
+    """The values if all of them are finite numbers, otherwise an empty list.
 
-    The one rule of every mean over seeds: a mean that leaves out the seed that diverged would flatter the model.
+    Every mean over seeds follows this rule: a mean that leaves out a diverged seed would flatter the model.
     """
     numbers = list(values)
     finite = [float(value) for value in numbers if value is not None and isfinite(value)]
@@ -41,8 +41,9 @@ def confidence_interval(values: Sequence[float], level: float = LEVEL) -> Interv
 
 
 def band(values: Sequence[float]) -> Interval | None:
-    """What figures and tables show around a mean: the confidence interval of three seeds and more, the range of two.
+    """The interval that figures and tables show around a mean: the confidence interval for three or more seeds, the
+        range for two.
 
-    (The confidence interval of two seeds is 12.7 standard errors on either side: it would fill any figure.)
+    (The confidence interval of two seeds extends 12.7 standard errors to either side: it would fill any figure.)
     """
     return Interval(min(values), max(values)) if len(values) == 2 else confidence_interval(values)

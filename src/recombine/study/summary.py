@@ -1,4 +1,4 @@
-"""The final scores of a study, averaged over seeds: what a terminal's table shows."""
+"""The final scores of a study, averaged over seeds, for tables in the terminal."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -79,12 +79,12 @@ def references_of_run(references: References) -> dict[str, FinalScores]:
 
 
 def probe_of(row: MetricsRow | None) -> float | None:
-    """The probe of the last residual stream, on held-out masks."""
+    """R² of the probe of the last residual stream, on held-out masks."""
     return row.probe.ood[-1] if row is not None and row.probe is not None and row.probe.ood else None
 
 
 def steps_of(runs: Sequence[StoredRun], model: str) -> str:
-    """At which step the seeds of a model were last measured: '5,000 × 3', or each where they differ."""
+    """The last measured step of a model's runs: '5,000 × 3' for three seeds, or a list if they differ."""
     last = sorted(run.rows[-1].step for run in runs if run.model == model and run.rows)
     if len(set(last)) == 1:
         return f"{last[0]:,} × {len(last)}"

@@ -1,7 +1,7 @@
-"""The results of a sweep: its runs as a table, the best of them, and what each field matters.
+"""The results of a sweep: a table of its runs, the best configurations, and the importance of each field.
 
-Selecting and reporting are kept apart: `select_ood` and `select_in_dist` are scores on episodes for selection alone,
-`ood` and `in_dist` those of the last row of metrics.
+Selecting and reporting use different episodes: `select_ood` and `select_in_dist` are scores on episodes for selection
+alone; `ood` and `in_dist` are those of the last row of metrics.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ COLUMNS = ("name", "configuration", "seed", "num_steps", "state", "step", *SCORE
 
 
 class Mean(Record, frozen=True):
-    """Over seeds, with the band around it."""
+    """A mean over seeds, and the band around it."""
 
     mean: float
     low: float | None
@@ -41,18 +41,18 @@ class Ranked(Record, frozen=True):
     point: dict[str, FieldValue]
     seeds: int
     scores: dict[str, Mean]
-    """By name, as in SCORES; one that no run has is left out."""
+    """The mean of each of SCORES; a score that no run has is left out."""
 
 
 class MeanAt(Record, frozen=True):
-    """The mean score of the configurations that have a value."""
+    """The mean score of all configurations in which the field has this value."""
 
     value: FieldValue
     mean: float
 
 
 class Importance(Record, frozen=True):
-    """How much of the variance between configurations a field explains by itself, and the mean at each value."""
+    """The share of the variance between configurations that a field explains by itself, and the mean at each value."""
 
     field: str
     share: float
@@ -60,19 +60,19 @@ class Importance(Record, frozen=True):
 
 
 class SweepResults(NamedTuple):
-    """What a sweep has come to."""
+    """The results of a sweep so far."""
 
     states: dict[str, int]
     fields: list[str]
     ranked: list[Ranked]
-    """By the mean of `select_ood` (of `select_in_dist` where nothing is held out), the best first."""
+    """The best first, by the mean of `select_ood` (of `select_in_dist` if no mask is held out)."""
     selected_by: str
     best_in_dist: Ranked | None
     importance: list[Importance]
 
 
 def sweep_table(out: Path) -> "tuple[DuckDBPyConnection, list[str]]":
-    """A table `runs` in memory, with a column for each field that the sweep varies; and those fields."""
+    """A table `runs` in memory, with a column for each field that the sweep varies; also returns those fields."""
     try:
         import duckdb
     except ImportError as error:
@@ -86,35 +86,35 @@ def sweep_table(out: Path) -> "tuple[DuckDBPyConnection, list[str]]":
     columns = [*zip(*rows, strict=True), *(_comparable([line.point.get(f) for line in lines]) for f in fields)]
     parameters = {name: list(column) for name, column in zip(names, columns, strict=True)}
     titles = [*COLUMNS, *fields]
-    if len({title.casefold() for title in titles}) < len(titles):  # DuckDB would rename one of them, and say nothing
+    if len({title.casefold() for title in titles}) < len(titles):  # DuckDB would silently rename one of them
         raise InputError(
-            "sweep", str(out), f"two columns of the table would have one name; the fields of {LIST}: {fields}"
+            "sweep", str(out), f"two columns of the table would have the same name; the fields in {LIST}: {fields}"
         )
     selected = ", ".join(f"unnest(${n}) AS {_quoted(title)}" for n, title in zip(names, titles, strict=True))
     connection = duckdb.connect()
     try:
         connection.execute(f"CREATE TABLE runs AS SELECT {selected}", parameters)
     except (duckdb.Error, OverflowError) as error:
-        what = f"the fields of its {LIST} make no table ({' '.join(str(error).split())})"
+        what = f"the fields in its {LIST} cannot form a table ({' '.join(str(error).split())})"
         raise InputError("sweep", str(out), what) from error
-    connection.execute("SET enable_external_access = false")  # a query is about the runs, and no other file
-    for score in SCORES:  # a column of nothing but NULL has no type of its own
+    connection.execute("SET enable_external_access = false")  # a query may not read other files
+    for score in SCORES:  # a column that is all NULL has no type
         connection.execute(f"ALTER TABLE runs ALTER {score} TYPE DOUBLE")
     return connection, fields
 
 
 def _quoted(name: str) -> str:
-    """A name as SQL has it."""
+    """A name quoted for SQL."""
     return '"{}"'.format(name.replace('"', '""'))
 
 
 def varied(results: SweepResults) -> list[str]:
-    """The fields that have more than one value."""
+    """The fields that have more than one value among the ranked configurations."""
     return [f for f in results.fields if len({repr(one.point[f]) for one in results.ranked}) > 1]
 
 
 def value_text(value: Any) -> str:
-    """A field's value; – where a configuration does not have the field."""
+    """A field's value as text; – if the configuration does not have the field."""
     return "–" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -131,7 +131,7 @@ SCORE_WORDS = {
 
 
 def sweep_results(out: Path) -> SweepResults:
-    """The runs that are done, ranked; and how many are not."""
+    """Rank the configurations whose runs are done, and count the runs by state."""
     connection, fields = sweep_table(out)
     states = dict(connection.execute("SELECT state, count(*) FROM runs GROUP BY state ORDER BY state").fetchall())
     by_ood = connection.execute("SELECT count(select_ood) FROM runs").fetchall()[0][0]
@@ -145,7 +145,7 @@ def sweep_results(out: Path) -> SweepResults:
 
 
 def _row(out: Path, line: SweepLine) -> tuple[Any, ...]:
-    """What is known of a run: of one that is done, from a single small file."""
+    """The row of a run in the table. For a run that is done, a single small file is read."""
     source = _source(out, line.name)
     head = (line.name, line.configuration, line.seed, line.num_steps)
     stored = read_selection(source)
@@ -167,7 +167,7 @@ def _source(out: Path, name: str) -> RunSource:
 
 
 def _comparable(values: Sequence[Any]) -> list[Any]:
-    """A column has one type: mixed ones become text."""
+    """The values of a column, which must have one type: mixed types become text."""
     kinds = {type(value) for value in values if value is not None}
     if len(kinds) == 1 and kinds <= {str, int, float, bool}:
         return list(values)
@@ -193,7 +193,7 @@ def _ranked(connection: "DuckDBPyConnection", fields: Sequence[str], by: str) ->
 
 
 def _importance(ranked: Sequence[Ranked], field: str, by: str) -> Importance | None:
-    """None for a field that has one value only, or where all configurations score the same."""
+    """The importance of a field. None if it has only one value, or if all configurations score the same."""
     groups: dict[Any, list[float]] = {}
     for one in ranked:
         groups.setdefault(one.point[field], []).append(one.scores[by].mean)

@@ -1,7 +1,7 @@
-"""The verdict on each claim: the effect, its interval over seeds, and whether it holds.
+"""Judges the paper's claims: for each, the effect, its interval over seeds, and whether the claim holds.
 
-The claims and their criteria stand in `recombine.claims`. A claim is judged on finished runs alone, seed by seed: what
-compares two models compares those of one seed, which saw the same teacher and are scored on the same episodes.
+`recombine.claims` defines the claims and their criteria. Only finished runs count. Models are compared seed by seed:
+those of one seed saw the same teacher and are scored on the same episodes.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ class Part(Record, frozen=True):
     comparison: Literal[">=", "<=", "within"]
     threshold: float
     effects: tuple[float, ...]
-    """One for each seed."""
+    """One effect per seed."""
     mean: float | None
     low: float | None
     high: float | None
@@ -129,7 +129,7 @@ def _ends(interval: Interval | None, back: Callable[[float], float]) -> tuple[fl
 
 
 def too_short(study: Study) -> bool:
-    """Whether the runs are only there to see that everything runs."""
+    """Whether the runs are too short to decide a claim: they only test that everything runs."""
     return study.runs[0].num_steps < LEAST_STEPS
 
 
@@ -152,7 +152,7 @@ def _note(claim: Claim, parts: Sequence[Part], study: Study) -> str:
 
 
 def _missing(study: Study, recipes: Sequence["Recipe"]) -> list[str]:
-    """What a claim cannot be judged without, and is not there."""
+    """The runs and references that a claim needs and the study lacks."""
     found = []
     for model, support, of in dict.fromkeys(needed for recipe in recipes for needed in recipe.needs):
         runs = [run for run in study.runs if (run.model, run.support) == (model, support)]
@@ -168,7 +168,7 @@ def _missing(study: Study, recipes: Sequence["Recipe"]) -> list[str]:
 
 
 def relative(run: StoredRun, split: str) -> float | None:
-    """The final R² between ridge (0) and the oracle (1) on the same episodes. None where the oracle is not above."""
+    """The final R² between ridge (0) and the oracle (1) on the same episodes. None if the oracle is not above ridge."""
     r2 = run.last.r2(split) if run.last is not None else None
     ridge, oracle = (reference_score(run.references, name, split) for name in ("ridge", "oracle"))
     if r2 is None or ridge is None or oracle is None or oracle.r2 <= ridge.r2:
@@ -177,15 +177,16 @@ def relative(run: StoredRun, split: str) -> float | None:
 
 
 class Recipe(NamedTuple):
-    """A statistic of a seed: what is read from the final row of each (model, support), and what they make together."""
+    """How a statistic is computed for a seed: a value from the final row of each (model, support), and a function of
+    these values."""
 
     needs: tuple[tuple[str, str, Callable[[StoredRun], float | None]], ...]
     combine: Callable[..., float | None]
-    """None where the values make no number."""
+    """Returns None if the values do not determine a number."""
 
 
 def effects(study: Study, recipe: Recipe) -> list[float]:
-    """For each seed that has a finished run of everything that is needed; what needs no run is computed once."""
+    """The effect for each seed that has all needed runs finished. A statistic that needs no run is computed once."""
     found: list[float | None] = [] if recipe.needs else [recipe.combine()]
     for seed in study.seeds if recipe.needs else ():
         values = []
@@ -210,7 +211,7 @@ def _ood(run: StoredRun) -> float | None:
 
 
 def _loss(run: StoredRun) -> float | None:
-    """None where it is 0, which no training reaches: losses are compared by their ratio."""
+    """The final loss. None if it is 0, which no training reaches: losses are compared by their ratio."""
     return (run.last.in_dist.mse or None) if run.last is not None else None
 
 
@@ -241,7 +242,7 @@ def _control_modules(run: StoredRun) -> float | None:
 
 
 def _probe(run: StoredRun) -> float | None:
-    """The probe of the last residual stream on held-out masks."""
+    """R² of the probe of the last residual stream on held-out masks."""
     probe = None if run.last is None else run.last.probe
     return probe.ood[-1] if probe is not None and probe.ood else None
 
@@ -260,7 +261,7 @@ def _over(a: float, b: float) -> float | None:
 
 @cache
 def _construction_error() -> float:
-    from recombine.measure.construction_error import construction_error  # it brings JAX
+    from recombine.measure.construction_error import construction_error  # it imports JAX
 
     sizes = (paper.NUM_MODULES, paper.INPUT_DIM, paper.HIDDEN_DIM, 1)
     error = construction_error(0, *sizes, trials=100, dtype="float32")

@@ -1,4 +1,4 @@
-"""How numbers, models, splits, references and verdicts are written for people."""
+"""The wording of numbers, models, splits, references and verdicts in reports and tables."""
 
 from collections.abc import Iterable, Sequence
 from statistics import fmean
@@ -42,26 +42,26 @@ def ordered_models(names: Iterable[str]) -> list[str]:
 
 
 def number(value: float | None) -> str:
-    """Three digits, with a real minus; – where there is none."""
+    """A number with three decimals and a real minus sign; – for None."""
     if value is None:
         return "–"
     return f"{value:.3f}".replace("-", "−") if 1e-3 <= abs(value) < 1000 or value == 0 else short(value)
 
 
 def short(value: float) -> str:
-    """As few digits as say it: 0.5, −2, 3.2·10⁻⁷."""
+    """A number with at most two significant digits: 0.5, −2, 3.2·10⁻⁷."""
     digits, _, exponent = f"{value:.2g}".partition("e")
     power = f"·10{str(int(exponent)).translate(POWERS)}" if exponent else ""
     return digits.replace("-", "−") + power
 
 
 def fixed(value: float) -> str:
-    """Three digits, whatever the size: what is next to nothing beside 1 is 0."""
+    """A number with three decimals, whatever its size: tiny numbers become 0.000."""
     return f"{value:.3f}".replace("-0.000", "0.000").replace("-", "−")
 
 
 def mean_and_band(values: Sequence[float]) -> tuple[str, str]:
-    """('0.912', '[0.902, 0.921]'): the second is empty for one seed, or where all seeds agree."""
+    """The mean and the band, ('0.912', '[0.902, 0.921]'). The band is empty for one seed, or if all seeds agree."""
     if not values:
         return "–", ""
     mean = fixed(fmean(values))
@@ -70,7 +70,7 @@ def mean_and_band(values: Sequence[float]) -> tuple[str, str]:
 
 
 def with_band(values: Sequence[float]) -> str:
-    """'0.912 [0.902, 0.921]'."""
+    """The mean and the band in one text: '0.912 [0.902, 0.921]'."""
     return " ".join(filter(None, mean_and_band(values)))
 
 

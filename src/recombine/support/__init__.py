@@ -1,4 +1,4 @@
 """Masks and supports: which combinations of modules are trained on, and which are held out.
 
-Nothing here needs JAX.
+This room does not need JAX.
 """

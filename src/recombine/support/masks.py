@@ -12,7 +12,7 @@ from recombine.errors import InputError
 
 Mask = tuple[int, ...]
 
-MOST_MASKS = 100_000  # more than this is a slip of the keyboard (2²⁰ masks), not an experiment
+MOST_MASKS = 100_000  # a larger number is a typing error, not an experiment
 
 
 def parse_mask(field: str, value: Any) -> Mask:
@@ -20,7 +20,7 @@ def parse_mask(field: str, value: Any) -> Mask:
     if isinstance(value, str):
         entries: list[Any] = [{"0": 0, "1": 1}.get(character) for character in value]
     elif isinstance(value, Sequence):
-        # bool is an int in Python, and 1.0 == 1: neither is what a mask is made of.
+        # In Python True == 1 and 1.0 == 1: neither is accepted in a mask.
         entries = [entry if type(entry) is int and entry in (0, 1) else None for entry in value]
     else:
         entries = []
@@ -37,7 +37,7 @@ def format_mask(mask: Mask) -> str:
 
 
 def active_modules(mask: Mask) -> tuple[int, ...]:
-    """The modules a mask lets through, numbered from 1 as in the paper."""
+    """The active modules of a mask, numbered from 1 as in the paper."""
     return tuple(m for m, active in enumerate(mask, start=1) if active)
 
 
@@ -53,9 +53,9 @@ def k_hot_masks(num_modules: int, k: int) -> tuple[Mask, ...]:
 
 
 def components(masks: Iterable[Mask]) -> tuple[tuple[int, ...], ...]:
-    """The groups of modules (numbered from 1) that the masks tie together, directly or through other masks.
+    """The groups of modules (numbered from 1) that the masks connect, directly or through other masks.
 
-    One group means connected: no subset of the modules appears only in isolation of the rest.
+    A single group means that the support is connected: no subset of the modules appears only in isolation of the rest.
     Paper: Appendix C.1, "Connected and disconnected task support" (app:connectedness).
     """
     groups: list[set[int]] = []

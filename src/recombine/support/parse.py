@@ -1,4 +1,4 @@
-"""How a user names a support: by the paper's name, as K-hot, inline, or in a file."""
+"""Reads a support as a user writes it: by the paper's name, as K-hot, inline, or in a file."""
 
 import json
 import re
@@ -42,7 +42,7 @@ def parse_support(value: Any, held_out: Any = None) -> Support:
 
 
 def unparse_support(support: Support) -> dict[str, Any]:
-    """The support as a config file holds it: complete, a word per mask, readable without Recombine."""
+    """The support as a configuration file stores it: complete, each mask as a word such as '110000'."""
     return {
         "name": support.name,
         "masks": [format_mask(mask) for mask in support.masks],
@@ -111,7 +111,7 @@ def _from_mapping(data: Mapping[Any, Any]) -> Support:
 
 
 def _mask_list(field: str, value: Any) -> tuple[Any, ...]:
-    """Masks as a user writes several of them: '110,011', '1,1,0;0,1,1', '(1,1,0),(0,1,1)', or a list."""
+    """Several masks as a user writes them: '110,011', '1,1,0;0,1,1', '(1,1,0),(0,1,1)', or a list."""
     if isinstance(value, list | tuple):
         return tuple(value)
     if not isinstance(value, str):
@@ -126,5 +126,5 @@ def _mask_list(field: str, value: Any) -> tuple[Any, ...]:
 
 
 def _one_mask(text: str) -> str:
-    """One mask without what people put between its entries: '1, 1, 0' and '(1 1 0)' are '110'."""
+    """One mask without spaces, commas and brackets: '1, 1, 0' and '(1 1 0)' become '110'."""
     return re.sub(r"[\s,()\[\]]", "", text)

@@ -1,4 +1,4 @@
-"""A designer of supports: random ones, of a given size and connectivity."""
+"""Random supports of a given size and connectivity."""
 
 from math import ceil, comb
 from random import Random
@@ -14,8 +14,8 @@ MOST_WORK = 1_000_000
 def design_support(num_modules: int, k: int, size: int, connected: bool, seed: int) -> Support:
     """A random support of `size` k-hot masks that covers every module and is connected, or is not.
 
-    Uniform over all such supports where they are not rare (drawn by rejection); otherwise one grown to be so,
-    which is random but not uniform.
+    It is drawn by rejection, uniformly over all such supports. If they are so rare that this fails, the support is
+    grown to have the properties: random, but not uniform.
     """
     pool = k_hot_masks(num_modules, k)
     _check_feasible(num_modules, k, size, connected, len(pool))
@@ -39,7 +39,7 @@ def _check_feasible(num_modules: int, k: int, size: int, connected: bool, num_ma
     if connected:
         if k == 1 and num_modules > 1:
             raise InputError("k", k, "1-hot masks never connect two modules; a connected support needs k ≥ 2")
-        # A mask that touches what is already tied together brings in at most k − 1 new modules.
+        # A mask that overlaps the connected group adds at most k − 1 new modules to it.
         fewest, most = 1 + ceil((num_modules - k) / (k - 1)) if k > 1 else 1, num_masks
     else:
         if num_modules < 2 * k:
@@ -49,7 +49,7 @@ def _check_feasible(num_modules: int, k: int, size: int, connected: bool, num_ma
                 f"two separate groups of {k}-hot masks need at least {2 * k} modules",
             )
         fewest = ceil(num_modules / k)
-        # Two groups hold the most masks when one is as small as it can be; 1-hot masks are all separate.
+        # Two groups hold the most masks when one has only k modules. 1-hot masks are always disconnected.
         most = num_masks if k == 1 else comb(num_modules - k, k) + 1
     if not fewest <= size <= most:
         kind = "connected" if connected else "disconnected"
@@ -86,7 +86,7 @@ def _grow_disconnected(random: Random, num_modules: int, k: int, size: int) -> l
 
 
 def _fill(random: Random, num_modules: int, k: int, size: int, groups: list[list[int]], parts: list[list[int]]):
-    """The grown masks, and others drawn from within the parts until there are `size` of them."""
+    """The grown masks, filled up to `size` with masks that lie within one of the parts."""
     masks = {tuple(int(m in group) for m in range(num_modules)) for group in groups}
     inside = [
         mask

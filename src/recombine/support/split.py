@@ -1,9 +1,9 @@
-"""Splits: where an episode comes from."""
+"""Splits: the distributions that episodes are drawn from."""
 
 from typing import Literal, get_args
 
 Split = Literal["train", "in_dist", "ood", "control", "control_modules"]
-"""control: a fresh teacher for each episode. control_modules: fresh modules θ, the readout `a` kept."""
+"""control: a fresh teacher for each episode. control_modules: fresh modules θ, but the teacher's own readout `a`."""
 
 EVAL_SPLITS: tuple[Split, ...] = get_args(Split)[1:]
 """The splits that a model is scored on."""

@@ -45,7 +45,7 @@ class Support:
 
     @property
     def components(self) -> tuple[tuple[int, ...], ...]:
-        """The groups of modules, numbered from 1, that the trained masks tie together."""
+        """The groups of modules, numbered from 1, that the trained masks connect."""
         return components(self.masks)
 
     @property
@@ -74,15 +74,15 @@ class Support:
 def make_support(name: str, masks: Sequence[Any], held_out: Sequence[Any] | None = None) -> Support:
     """A support from masks as a user writes them ('110' or [1, 1, 0]).
 
-    Where `held_out` is not given, it is every mask outside the support with as many active modules as some mask
-    inside it: for the paper's supports, the unseen 2-hot masks.
+    The default of `held_out` is every mask outside the support that has as many active modules as some mask inside
+    it: for the paper's supports, the unseen 2-hot masks.
     """
     trained = tuple(parse_mask(f"support.masks[{i}]", mask) for i, mask in enumerate(masks))
     if name in paper.SUPPORTS and {format_mask(mask) for mask in trained} != set(paper.SUPPORTS[name]):
-        raise InputError("support.name", name, "is the paper's, of other masks; give yours another name")
+        raise InputError("support.name", name, "a support of the paper has this name and other masks; use another name")
     if held_out is not None:
         return Support(name, trained, tuple(parse_mask(f"support.held_out[{i}]", m) for i, m in enumerate(held_out)))
-    support = Support(name, trained, ())  # checks the masks before their complement is formed
+    support = Support(name, trained, ())  # checks the masks before the held-out ones are derived
     return replace(support, held_out=_complement(trained))
 
 
@@ -92,7 +92,7 @@ def paper_support(name: str) -> Support:
 
 
 def _check_masks(field: str, masks: tuple[Mask, ...], length: int) -> None:
-    """Each well-formed and of the right length, none of them twice."""
+    """Refuse masks that are malformed, of the wrong length, or repeated."""
     seen: set[Mask] = set()
     for i, mask in enumerate(masks):
         parse_mask(f"{field}[{i}]", mask)
@@ -101,7 +101,7 @@ def _check_masks(field: str, masks: tuple[Mask, ...], length: int) -> None:
                 f"{field}[{i}]", format_mask(mask), f"has {len(mask)} modules where the first mask has {length}"
             )
         if mask in seen:
-            raise InputError(f"{field}[{i}]", format_mask(mask), "this mask is there twice; name each mask once")
+            raise InputError(f"{field}[{i}]", format_mask(mask), "this mask is repeated; name each mask once")
         seen.add(mask)
 
 

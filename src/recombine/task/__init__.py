@@ -1,1 +1,1 @@
-"""The tasks: masks, supports, latents, teachers and the episodes drawn from them."""
+"""The tasks: latents, teachers, and the episodes drawn from them."""

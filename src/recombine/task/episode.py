@@ -25,7 +25,7 @@ class Episode(eqx.Module):
     mask_index: Int[Array, "*batch"]
 
     def shown(self, given_latent: bool = False) -> tuple[Array, Array, Array]:
-        """What a model sees: context_x, context_y and query_x; with the latent, one more pair (z, 0) comes first."""
+        """What a model sees: context_x, context_y and query_x. With `given_latent`, a pair (z, 0) comes first."""
         if not given_latent:
             return self.context_x, self.context_y, self.query_x
         pad = self.query_x.shape[-1] - self.latent.shape[-1]
@@ -47,7 +47,7 @@ def sample_episode(
     length: int,
     num_masks: int | Int[Array, ""] | None = None,
 ) -> Episode:
-    """A mask uniformly from the (first `num_masks`) masks, a latent from it, `length` inputs, and their labels."""
+    """Draw a mask uniformly from the (first `num_masks`) masks, a latent for it, and `length` inputs; label them."""
     mask_key, latent_key, input_key = jax.random.split(key, 3)
     mask_index = jax.random.randint(mask_key, (), 0, len(masks) if num_masks is None else num_masks, jnp.int32)
     z = sample_latent(latent_key, masks[mask_index])
@@ -65,7 +65,7 @@ def sample_episodes(
     first: int | Int[Array, ""] = 0,
     num_masks: int | Int[Array, ""] | None = None,
 ) -> Episode:
-    """The episodes `first`, `first` + 1, …. Episode i depends on the key and on i alone, however a batch is cut."""
+    """The episodes `first`, `first` + 1, …. Episode i depends only on the key and on i, not on how batches are cut."""
     keys = episode_keys(key, num_episodes, first)
     return jax.vmap(lambda key: sample_episode(key, teacher, masks, length, num_masks))(keys)
 
@@ -79,7 +79,7 @@ def sample_control_episodes(
     keep_readout: bool | Bool[Array, ""] = False,
     num_masks: int | Int[Array, ""] | None = None,
 ) -> tuple[Teacher, Episode]:
-    """A batch of unstructured tasks: each by a teacher of its own, which is returned too (leading axis on θ and a).
+    """A batch of unstructured tasks, each from its own teacher, and those teachers (with a leading axis on θ and a).
 
     Paper: Appendix C.2, "Random unstructured control" (app:random-control-task).
     """

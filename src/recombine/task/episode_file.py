@@ -1,4 +1,4 @@
-"""Episodes as a file of plain arrays, for use without Recombine."""
+"""Stores episodes in a file of plain arrays, for use without Recombine."""
 
 from pathlib import Path
 
@@ -27,9 +27,9 @@ def check_volume(task: TaskConfig, split: Split, num_episodes: int) -> None:
 
 
 def sample_dataset(task: TaskConfig, split: Split, num_episodes: int, seed: int) -> dict[str, np.ndarray]:
-    """A split's episodes, as the arrays of `recombine task sample`.
+    """A split's episodes, as the arrays that `recombine task sample` writes.
 
-    masks (S, M) are the split's, and mask_index points into them; θ and a have a leading axis for the control.
+    mask_index points into masks (S, M), the masks of the split. For the control splits, θ and a have a leading axis.
     """
     check_volume(task, split, num_episodes)
     masks = task.support.masks_of(split)

@@ -1,6 +1,6 @@
-"""The episodes that a run is measured on.
+"""The episodes on which a run is measured.
 
-A seed's episodes are the same for every model and every snapshot.
+For a given seed they are the same for every model and every snapshot.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from recombine.task.teacher import Teacher
 
 
 def evaluation_splits(config: Config) -> list[Split]:
-    """The splits that a run is scored on: a support that holds nothing out has no `ood`."""
+    """The splits on which a run is scored. There is no `ood` if the support holds no mask out."""
     return [split for split in EVAL_SPLITS if split != "ood" or config.task.support.held_out]
 
 
@@ -27,20 +27,20 @@ def evaluation_episodes(config: Config, teacher: Teacher, split: Split) -> tuple
 
 
 def probe_episodes(config: Config, teacher: Teacher) -> Episode:
-    """The episodes that the probe is fitted on: in distribution, from a stream of their own."""
+    """The in-distribution episodes on which the probe is fitted, from their own stream."""
     task, count = config.task, config.measure.episodes
     return sample_masks(config.seed, Stream.probe, teacher, task.support.masks, task.episode_length, count)
 
 
 def selection_episodes(config: Config, teacher: Teacher, split: Split) -> Episode:
-    """The episodes that a sweep selects by, and nothing is reported on. Each split has a step of the stream."""
+    """The episodes by which a sweep selects; no reported score uses them. Each split has its own step of the stream."""
     task, count = config.task, config.measure.episodes
     step, masks = EVAL_SPLITS.index(split), task.support.masks_of(split)
     return sample_masks(config.seed, Stream.select, teacher, masks, task.episode_length, count, step=step)
 
 
 def active_modules_episodes(config: Config, teacher: Teacher) -> Iterator[tuple[int, Episode]]:
-    """Tasks of k active modules, for each k: every mask with k active modules is equally likely."""
+    """Episodes with k active modules, for each k. All masks with k active modules are equally likely."""
     task = config.task
     for k in range(1, task.num_modules + 1):
         if comb(task.num_modules, k) > MOST_MASKS:

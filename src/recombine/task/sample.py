@@ -1,4 +1,4 @@
-"""Samples the episodes of a split: from masks trained on, masks held out, or a fresh teacher."""
+"""Samples the episodes of a split: from trained masks, held-out masks, or fresh teachers."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, get_args
@@ -19,7 +19,7 @@ MASKS_AT_ONCE = 32
 
 
 class MaskRows(NamedTuple):
-    """Masks as rows, filled up to a multiple of 32 of them: one compiled program does for many sets of masks."""
+    """Masks as rows, padded to a multiple of 32, so that one compiled program serves many sets of masks."""
 
     rows: Float[Array, "rows M"]
     num_masks: Int[Array, ""]
@@ -47,7 +47,7 @@ def sample_split(
         return teacher, sample_masks(seed, Stream[split], teacher, masks, length, num_episodes, step=step)
     check_size("length", length, least=2)
     key, masks = stream_key(seed, Stream[split], step), mask_rows(support.masks_of(split))
-    keep_readout = jnp.asarray(split == "control_modules")  # an array: one program for both
+    keep_readout = jnp.asarray(split == "control_modules")  # an array, so that both control splits share one program
     return _jit_control(key, teacher, masks.rows, length, num_episodes, keep_readout, masks.num_masks)
 
 
@@ -61,7 +61,7 @@ def sample_masks(
     *,
     step: int | Int[Array, ""] = 0,
 ) -> Episode:
-    """A batch of episodes of any masks, from a stream."""
+    """A batch of episodes on any masks, drawn from a given stream."""
     check_size("length", length, least=2)
     check_teacher(teacher, masks)
     key, (rows, count) = stream_key(seed, stream, step), mask_rows(masks)

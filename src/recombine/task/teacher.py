@@ -41,7 +41,7 @@ class Teacher(eqx.Module):
         return task_network(self.task_weights(z), self.a, x)
 
     def label_scaled(self, v: Float[Array, "M"], x: Float[Array, "... d"]) -> Float[Array, "..."]:
-        """The label of a scaled latent v = z / ‖Σ_m z_m θ_m‖, in which the task network is linear."""
+        """The label for a scaled latent v = z / ‖Σ_m z_m θ_m‖. The weights of the task network are linear in v."""
         return task_network(self.mix(v), self.a, x)
 
 
@@ -56,7 +56,7 @@ def operator_norm(W: Float[Array, "h d"]) -> Float[Array, ""]:
 
 
 def init_teacher(key: Key[Array, ""], num_modules: int, input_dim: int, hidden_dim: int) -> Teacher:
-    """θ and a with i.i.d. entries from normals of standard deviation 1/√M and 1/√h, cut at two of them."""
+    """θ and a have i.i.d. normal entries of standard deviation 1/√M and 1/√h, truncated at two standard deviations."""
     theta_key, a_key = jax.random.split(key)
     theta = jax.random.truncated_normal(theta_key, -2.0, 2.0, (num_modules, hidden_dim, input_dim), jnp.float32)
     a = jax.random.truncated_normal(a_key, -2.0, 2.0, (hidden_dim,), jnp.float32)
@@ -64,7 +64,7 @@ def init_teacher(key: Key[Array, ""], num_modules: int, input_dim: int, hidden_d
 
 
 def seed_teacher(seed: int, support: Support, input_dim: int, hidden_dim: int) -> Teacher:
-    """The teacher that a seed draws."""
+    """The teacher of a seed."""
     return _jit_init_teacher(stream_key(seed, Stream.teacher), support.num_modules, input_dim, hidden_dim)
 
 
@@ -76,10 +76,10 @@ def config_teacher(config: Config) -> Teacher:
 
 
 def check_teacher(teacher: Teacher, masks: Sequence[Mask]) -> None:
-    """Refuse a teacher with non-finite entries, or with a mask whose modules are all 0.
+    """Refuse a teacher that has non-finite entries, or for which all modules of some mask are 0.
 
-    W(z) would then have operator norm 0 and nothing to normalise to, for every task of that mask. If any of a mask's
-    modules is not 0, W(z) = 0 has probability 0.
+    With all modules of a mask 0, every task of that mask would have W(z) = 0, which cannot be normalised. If any of
+    them is not 0, W(z) = 0 has probability 0.
     """
     if isinstance(teacher.theta, Tracer):
         return

@@ -1,1 +1,1 @@
-"""What commands print: tables, progress, Markdown."""
+"""The output of commands in the terminal: tables, progress, Markdown."""

@@ -1,4 +1,4 @@
-"""Progress of many jobs at once: a live table on a terminal, plain lines elsewhere."""
+"""Shows the progress of many jobs: a live table in a terminal, plain lines elsewhere."""
 
 import time
 from collections import Counter
@@ -18,8 +18,8 @@ SECONDS_BETWEEN_LINES = 10.0
 
 
 class JobsDisplay:
-    """`totals` has the steps of each job, or None for a job that is not counted in steps; `workers` of them run at a
-    time, or as many as there is room for."""
+    """`totals` has the number of steps of each job, or None for a job without steps. `workers` is the number of jobs
+    that run at a time, or None if a cluster decides."""
 
     def __init__(self, totals: Mapping[str, int | None], workers: int | None = None):
         self.totals, self.workers = totals, workers
@@ -29,14 +29,14 @@ class JobsDisplay:
         self.ended: dict[str, str] = {}  # done, failed or interrupted
         self.best: tuple[float, str] | None = None
         self.rates: dict[str, Rate] = {}
-        self.r2: dict[str, float] = {}  # out of distribution, of each that has been measured at its end
-        self.latest: dict[str, tuple[int, str]] = {}  # the step and what there is to say, of each that goes on
+        self.r2: dict[str, float] = {}  # the final R² out of distribution, by job
+        self.latest: dict[str, tuple[int, str]] = {}  # the step and the text of each running job
         self.bar: Progress | None = None
         self.bars: dict[str, TaskID] = {}
 
     def __enter__(self) -> Self:
         if self.console.is_terminal:
-            # A job's name over what there is to say of it: side by side, they would be cut on most terminals.
+            # The name of a job above its progress: side by side, they would be cut off on most terminals.
             words = Column(ratio=1, overflow="fold")
             text = TextColumn("{task.description}\n  {task.fields[detail]}", markup=False, table_column=words)
             self.bar = Progress(BarColumn(bar_width=12), text, console=self.console, expand=True)
@@ -57,7 +57,7 @@ class JobsDisplay:
         now, name, news = time.monotonic(), event.job.name, event.news
         if news.kind == "started":
             self.running.add(name)
-            if self.bar is not None and name not in self.bars:  # it is, where a job is tried again
+            if self.bar is not None and name not in self.bars:  # a job that is tried again has one already
                 self.bars[name] = self.bar.add_task(name, total=self.totals[name] or 1, detail="starting")
             elif self.bar is None:
                 self.say(f"{name}: started")
@@ -99,14 +99,14 @@ class JobsDisplay:
         if news.kind == "done" and name in self.r2 and (self.best is None or self.r2[name] > self.best[0]):
             self.best = (self.r2[name], name)
         self.latest.pop(name, None)
-        if self.bar is not None and name in self.bars:  # one that never started is not
+        if self.bar is not None and name in self.bars:  # a job that never started has no bar
             self.bar.remove_task(self.bars.pop(name))
         self.say(f"{name}: {news.kind}{': ' + news.error if news.error else ''}")
 
     def _overall(self) -> str:
-        """How many are done, running, waiting and failed; how fast, until when, and the best so far.
+        """How many jobs are done, running, waiting and failed; the speed, the remaining time, and the best run so far.
 
-        Runs that have not begun are taken to be like those that have.
+        The remaining time assumes that waiting runs are as fast as the running ones.
         """
         ends = Counter(self.ended.values())
         waiting = len(self.totals) - len(self.ended) - len(self.running)

@@ -17,25 +17,25 @@ from recombine.study.wording import COMPARISON_SIGNS, REFERENCE_WORDS, SPLIT_WOR
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
-    """Cells are Markdown already; the first `left` columns are words, the others numbers."""
+    """A table. Cells are already Markdown; the first `left` columns are left-aligned, the others right-aligned."""
     align = ["---"] * left + ["--:"] * (len(head) - left)
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, align, *rows))
 
 
 def escaped(name: str) -> str:
-    """A name that comes from outside, as a cell that cannot break the table."""
+    """A name from outside, escaped so that it cannot break the table."""
     letters = "".join(letter if letter.isprintable() else "�" for letter in name)
     return "".join(f"\\{letter}" if letter in "\\`*_[]<>|#&" else letter for letter in letters)
 
 
 def study_markdown(study: Study, verdicts: Sequence[Verdict]) -> str:
-    """Everything of a study that is a table."""
+    """All tables of a study: scores and verdicts."""
     parts = [f"### Trained on {escaped(support)}\n\n{scores}" for support, scores in score_tables(study)]
     return "\n\n".join([*parts, f"### Verdicts\n\n{verdict_table(verdicts)}"])
 
 
 def score_tables(study: Study) -> Iterator[tuple[str, str]]:
-    """For each support: R² of the models and of the references at the last snapshot, over seeds."""
+    """For each support, the R² of models and references at the last snapshot, averaged over seeds."""
     for support in supports(study):
         runs = [run for run in study.runs if run.support == support and run.rows]
         rows = [
@@ -60,7 +60,7 @@ def _cells(columns: Iterable[Sequence[float]]) -> list[str]:
 
 
 def verdict_table(verdicts: Sequence[Verdict]) -> str:
-    """A row for each statistic, the claim and its verdict in its first."""
+    """A row for each statistic; the first row of a claim also has the claim and its verdict."""
     rows = []
     for verdict in verdicts:
         readings = [(f"**{verdict.state}** ({verdict.note})", verdict.parts)]

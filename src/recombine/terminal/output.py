@@ -1,4 +1,4 @@
-"""What commands print: results to stdout, notes and complaints to stderr."""
+"""Printing: results to stdout, notes and errors to stderr."""
 
 import json
 import sys
@@ -14,14 +14,14 @@ def print_line(text: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Plain data, or records; what is not a finite number becomes null."""
+    """Print plain data or records as JSON. Numbers that are not finite become null."""
     from recombine.record.codec import plain
 
     print_line(_indented(plain(value)))
 
 
 def _indented(value: Any, indent: str = "") -> str:
-    """JSON with a line for each entry, but for lists of whole numbers (masks, say), which stand in one line."""
+    """JSON with one entry per line, except that a list of integers (such as a mask) stays on one line."""
     inner = f"{indent}  "
     match value:
         case dict() if value:
@@ -36,7 +36,7 @@ def _indented(value: Any, indent: str = "") -> str:
 
 
 def _key(name: Any) -> str:
-    """JSON's keys are strings."""
+    """A key as JSON; other types than strings are converted to strings."""
     return json.dumps(name if isinstance(name, str) else json.dumps(name), ensure_ascii=False)
 
 

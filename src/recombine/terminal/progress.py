@@ -1,4 +1,4 @@
-"""Progress of long work: a live bar on a terminal, plain lines elsewhere."""
+"""Shows the progress of one long task: a live bar in a terminal, plain lines elsewhere."""
 
 import time
 from types import TracebackType

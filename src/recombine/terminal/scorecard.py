@@ -1,4 +1,4 @@
-"""The examination of a run, for the terminal."""
+"""Prints the examination of a run in the terminal."""
 
 from collections.abc import Mapping
 
@@ -84,7 +84,7 @@ def _print_modules(modules: Recovery) -> None:
 
 
 def _print_conditions(title: str, found: Mapping[str, object]) -> None:
-    """A row for each condition of each place, a column for each split."""
+    """Print a row for each condition at each point, and a column for each split."""
     first = next(iter(found.values()), None)
     if first is None:
         return

@@ -1,12 +1,12 @@
-"""How fast something goes now, and how long the rest will take."""
+"""The current speed of some work, and durations as text."""
 
 from collections import deque
 
-SECONDS = 60.0  # what is older than that no longer counts
+SECONDS = 60.0  # older measurements are ignored
 
 
 class Rate:
-    """What is done per second. Time before the first advance is compiling, and counts for nothing."""
+    """Units of work per second. The time before the first advance is spent compiling, and is not counted."""
 
     def __init__(self, first: int = 0):
         self.seen: deque[tuple[float, int]] = deque()
@@ -21,7 +21,7 @@ class Rate:
 
     @property
     def per_second(self) -> float | None:
-        """None until it is known."""
+        """The current rate. None until it is known."""
         if len(self.seen) < 2:
             return None
         (start, before), (now, done) = self.seen[0], self.seen[-1]
@@ -29,7 +29,7 @@ class Rate:
 
 
 def duration(seconds: float) -> str:
-    """For people: seconds, minutes or hours."""
+    """A duration as text, in seconds, minutes or hours."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 2 * 3600 else f"{seconds / 3600:.1f} h"

@@ -1,4 +1,4 @@
-"""A sweep's results, for the terminal and for programs."""
+"""The results of a sweep, as tables in the terminal and as JSON."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,11 +21,11 @@ from recombine.study.sweep_results import (
     varied,
 )
 
-WIDEST = 10_000  # of a table that no terminal has to show
+WIDEST = 10_000  # columns of a table in a file or a pipe
 
 
 class SweepSummary(Record, frozen=True):
-    """What `recombine sweep results --json` prints."""
+    """The output of `recombine sweep results --json`."""
 
     states: dict[str, int]
     selected_by: str
@@ -41,7 +41,7 @@ def summary_of(results: SweepResults, top: int) -> SweepSummary:
 
 
 def print_results(results: SweepResults, top: int) -> None:
-    """How many runs are done, the best configurations, both winners, and what matters."""
+    """Print how many runs are done, the best configurations, both winners, and the importance of each field."""
     console = Console(highlight=False)
     console.print(", ".join(f"{count:,} {state}" for state, count in results.states.items()))
     if not results.ranked:
@@ -53,7 +53,7 @@ def print_results(results: SweepResults, top: int) -> None:
     if results.best_in_dist and results.selected_by == "select_ood":
         winners = {"by ood": results.ranked[0], "by in_dist": results.best_in_dist}
         _print_ranked(
-            console, "the paper selects by ood; beside it, by in_dist", list(winners.values()), fields, list(winners)
+            console, "selected by ood, as in the paper, and by in_dist", list(winners.values()), fields, list(winners)
         )
     if results.importance:
         table = Table("field", "share of variance", "mean at each value", box=SIMPLE_HEAD, pad_edge=False)
@@ -64,7 +64,7 @@ def print_results(results: SweepResults, top: int) -> None:
 
 
 def print_rows(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """The answer to a query: in a file or a pipe a line for each row, on a terminal folded, and never cut."""
+    """Print the result of a query. In a file or a pipe each row is one line; in a terminal long cells are wrapped."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for name in names:
         table.add_column(Text(name), overflow="fold")
@@ -99,6 +99,6 @@ def seeds_text(ranked: Sequence[Ranked]) -> str:
 
 
 def _flat(one: Ranked) -> dict[str, Any]:
-    """With the scores beside the other fields."""
+    """The fields of a configuration, with its scores at the same level."""
     fields = plain(one)
     return fields | fields.pop("scores")

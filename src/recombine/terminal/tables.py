@@ -1,4 +1,4 @@
-"""Tables for the terminal: supports, scores, verdicts."""
+"""Prints tables in the terminal: supports, scores, verdicts."""
 
 from collections.abc import Mapping, Sequence
 
@@ -22,7 +22,7 @@ def print_support(support: Support) -> None:
     """The masks, the held-out masks and the components of a support."""
     console = Console()
     state = "connected" if support.connected else f"disconnected: {len(support.components)} components"
-    # Text, not markup: a name is the user's, and may have brackets in it.
+    # Text, not markup: the user chose the name, and it may contain brackets.
     console.print(Text(support.name, "bold"), Text(f" {support.num_modules} modules, {state}"))
     for component in support.components if not support.connected else ():
         console.print(f"  component of modules {', '.join(map(str, component))}", highlight=False)
@@ -40,7 +40,7 @@ def print_support(support: Support) -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Mapping[str, Sequence[str]]) -> None:
-    """Numbers in columns; the title stands over the names of the rows."""
+    """Print a table of numbers. The title is the heading of the first column, which has the names of the rows."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column(title)
     for column in columns:
@@ -51,9 +51,9 @@ def print_table(title: str, columns: Sequence[str], rows: Mapping[str, Sequence[
 
 
 def print_scores(scores: ScoreTable, console: Console | None = None) -> None:
-    """R² of models and references, a row each, a column per split."""
+    """Print the R² of models and references: one row each, one column per split."""
     console = console or Console()
-    console.print(Text(scores.title), soft_wrap=True)  # it may name a path, which is not to be broken
+    console.print(Text(scores.title), soft_wrap=True)  # it may contain a path, which must not be broken
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     splits = [split for split in EVAL_SPLITS if any(split in row.r2 for row in scores.models.values())]
     splits = [split for split in splits if any(row.r2[split] is not None for row in scores.models.values())]
@@ -71,7 +71,7 @@ def print_scores(scores: ScoreTable, console: Console | None = None) -> None:
 
 
 def print_verdicts(verdicts: Sequence[Verdict]) -> None:
-    """Each claim with its verdict, and below it what was measured."""
+    """Print each claim with its verdict, and below it the measured statistics."""
     console = Console(highlight=False)
     for verdict in verdicts:
         table = Table.grid(padding=(0, 1))
@@ -99,7 +99,7 @@ def _part_text(part: Part) -> str:
 
 
 def r2_text(value: float | None) -> str:
-    """With a hyphen for a minus, so that a terminal's output can be parsed."""
+    """R² as text, with a hyphen as minus sign, so that programs can parse it."""
     return "–" if value is None else f"{value:.3f}"
 
 

@@ -1,1 +1,1 @@
-"""Training: the optimiser, the step and the loop, which yields snapshots."""
+"""Training: the optimiser, the training step, and the loop that yields snapshots."""

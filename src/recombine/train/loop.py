@@ -16,7 +16,7 @@ from recombine.errors import InputError
 from recombine.numerics import exact_jit
 from recombine.train.step import State, Tasks, compiled_part, train_step
 
-# A dispatch runs as many steps as take about this long, so that a signal need not wait longer for its answer.
+# The number of steps per dispatch is chosen so that a dispatch takes about this long: a signal waits no longer.
 SECONDS_PER_DISPATCH = 0.5
 MOST_STEPS_PER_DISPATCH = 1024
 
@@ -30,18 +30,18 @@ class Snapshot(NamedTuple):
 
 
 class Snapshots(NamedTuple):
-    """Of several runs, and which of them go on: the others have diverged."""
+    """The snapshots of several runs, and for each whether it is still finite. Runs that are not have diverged."""
 
     snapshots: list[Snapshot]
     finite: list[bool]
 
 
 class NonFiniteLoss(ArithmeticError):
-    """Training diverged."""
+    """Training diverged: the loss or its gradient is not finite."""
 
 
 class Steps(NamedTuple):
-    """What a dispatch gives: the state, the losses (the first `done` of them, and the one that is not finite)."""
+    """The result of a dispatch: the state, the number of steps done, and their losses (then any non-finite one)."""
 
     state: State
     losses: Float[Array, "most"]
@@ -58,13 +58,13 @@ def train(
     last: int | None = None,
     devices: int = 1,
 ) -> Iterator[Snapshot]:
-    """Train from `state`, after `step` steps, to step `last` or the end.
+    """Train from `state`, which has done `step` steps, to step `last` or the end.
 
-    A snapshot after each dispatch; one falls on every multiple of `every`, and on the last step. How the steps are
-    cut into dispatches depends on the clock and changes no bit of the result.
+    Yields a snapshot after each dispatch, including one at every multiple of `every` and one at the last step. How the
+    steps are cut into dispatches depends on the clock, but changes no bit of the result.
     """
     check_devices(config, devices)
-    if devices > 1:  # put the state where a dispatch will return it: the second would be compiled anew otherwise
+    if devices > 1:  # shard the state as a dispatch returns it; otherwise the second dispatch compiles again
         state = eqx.filter_shard(state, NamedSharding(_mesh(devices), PartitionSpec()))
     static, seed = compiled_part(config), jnp.asarray(config.seed, jnp.uint32)
     last = config.optimizer.num_steps if last is None else last
@@ -94,10 +94,10 @@ def train_vmapped(
     every: int,
     last: int,
 ) -> Iterator[Snapshots]:
-    """Train several runs of one shape by one program, as `train` does each: for accelerators that one would not fill.
+    """Train several same-shape runs in one vmapped program: for accelerators that a single run would not fill.
 
-    What they do not share is in `seeds`, `tasks` and `states`. One that diverges stays where it is, and the others go
-    on. Last bits depend on how many there are.
+    The runs differ only in `seeds`, `tasks` and `states`. A run that diverges keeps its last finite state while the
+    others continue. The last bits of the results depend on the number of runs.
     """
     static, seed = compiled_part(config), jnp.asarray(seeds, jnp.uint32)
     stacked = jax.tree.map(lambda *arrays: jnp.stack(arrays), *tasks)
@@ -150,7 +150,7 @@ def many_steps(
     count: Int[Array, ""],
     devices: int = 1,
 ) -> Steps:
-    """`count` steps, or fewer if one is not finite. Pure; `jax.vmap` over seed, tasks and state trains many seeds."""
+    """Do `count` steps, or fewer if one is not finite. Pure: `jax.vmap` over seed, tasks and state trains many runs."""
     arrays, rest = eqx.partition(state, eqx.is_array)
 
     def going(carry: tuple) -> Bool[Array, ""]:
@@ -179,7 +179,7 @@ def run_steps(
     count: Int[Array, ""],
     devices: int = 1,
 ) -> Steps:
-    """`many_steps` in one dispatch, each device with its share of the batch."""
+    """`many_steps` in one dispatch. With several devices, each computes its share of the batch."""
     if devices == 1:
         return many_steps(config, seed, tasks, state, start, count)
     arrays, rest = eqx.partition(state, eqx.is_array)
@@ -188,7 +188,7 @@ def run_steps(
         steps = many_steps(config, seed, tasks, eqx.combine(arrays, rest), start, count, devices)
         return steps._replace(state=eqx.filter(steps.state, eqx.is_array))
 
-    # Every device ends with the same state: the averaged gradient is the same on each. JAX cannot check that.
+    # Every device ends with the same state, because the averaged gradient is the same on each. JAX cannot check that.
     everywhere = PartitionSpec()
     sharded = jax.shard_map(share, mesh=_mesh(devices), in_specs=everywhere, out_specs=everywhere, check_vma=False)
     steps = sharded(seed, tasks, arrays, start, count)
@@ -205,7 +205,7 @@ def run_steps_vmapped(
     start: Int[Array, ""],
     count: Int[Array, ""],
 ) -> Steps:
-    """`many_steps` of several runs in one dispatch. `tasks` and `arrays` have a leading axis, `rest` is of all."""
+    """`many_steps` of several runs in one dispatch. `tasks` and `arrays` have a leading axis; `rest` is shared."""
 
     def each(seed, tasks, arrays):
         steps = many_steps(config, seed, tasks, eqx.combine(arrays, rest), start, count)

@@ -11,7 +11,7 @@ from recombine.errors import InputError
 
 
 def learning_rate(config: OptimizerConfig) -> optax.Schedule:
-    """A cosine from the learning rate to `final_fraction` of it, after a linear warm-up where there is one."""
+    """A linear warm-up, if configured, then a cosine from the learning rate down to `final_fraction` of it."""
     return optax.warmup_cosine_decay_schedule(
         init_value=0.0 if config.warmup_steps else config.learning_rate,
         peak_value=config.learning_rate,
@@ -35,7 +35,7 @@ def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
 
 
 def _matrices(parameters: optax.Params) -> optax.Params:
-    """Which parameters decay: those that multiply. Biases, norms and tables of position biases do not."""
+    """Which parameters the weight decay shrinks: weight matrices, but not biases, norms and position bias tables."""
     return jax.tree.map_with_path(
         lambda path, leaf: leaf.ndim >= 2 and getattr(path[-1], "name", None) != "table", parameters
     )

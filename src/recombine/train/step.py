@@ -26,22 +26,22 @@ from recombine.task.sample import MaskRows, mask_rows
 from recombine.task.teacher import Teacher, config_teacher
 from recombine.train.optimizer import make_optimizer
 
-# On a CPU the passes go through the batch in pieces of about this many numbers of the residual stream (1,024 of the
-# transformer's tokens), whose intermediate results stay in the cache: faster than all at once, and a fraction of the
-# memory. Accelerators take the batch whole.
+# On a CPU the batch is processed in pieces whose residual stream has about this many numbers (1,024 tokens of the
+# paper's transformer). Their intermediate results stay in the cache, which is faster and needs a fraction of the
+# memory. Accelerators process the whole batch at once.
 NUMBERS_AT_ONCE = 2**17
-USUAL_WIDTH = 64  # of a model that does not tell
+USUAL_WIDTH = 64  # assumed for a model that has no trunk
 
 
 class State(NamedTuple):
-    """All that changes while training."""
+    """Everything that training changes."""
 
     model: Model
     optimizer: optax.OptState
 
 
 class StepResult(NamedTuple):
-    """The state after a step, and its loss before the update. If that or its gradient is not finite, no update."""
+    """The state after a step, and the loss before the update. If loss or gradient is not finite, there is no update."""
 
     state: State
     loss: Float[Array, ""]
@@ -49,7 +49,7 @@ class StepResult(NamedTuple):
 
 
 class Tasks(NamedTuple):
-    """What the training episodes are drawn from."""
+    """The teacher and the masks from which the training episodes are drawn."""
 
     teacher: Teacher
     masks: MaskRows
@@ -60,23 +60,23 @@ def config_tasks(config: Config) -> Tasks:
 
 
 def compiled_part(config: Config) -> Config:
-    """The configuration without all that a compiled step does not depend on: one program for all seeds and supports."""
+    """The configuration without the fields that a compiled step does not depend on: all seeds and supports share it."""
     any_masks = Support("", ((1,) * config.task.num_modules,), ())
     task = replace(config.task, support=any_masks)
     return replace(config, seed=0, teacher_seed=None, measure=MeasureConfig(), task=task)
 
 
 def init_state(config: Config) -> State:
-    # Compiled as a whole: drawing the arrays one by one compiles each of them.
+    # One compiled program: drawing the arrays one by one would compile each of them.
     static = replace(config, seed=0, teacher_seed=None)
     model = exact_jit(build_model)(static, key=stream_key(config.seed, Stream.init))
     return State(model, make_optimizer(config.optimizer).init(eqx.filter(model, eqx.is_inexact_array)))
 
 
 def state_shapes(config: Config) -> State:
-    """The tree of a run's state with the shape and the type of each array in its place. Nothing is allocated.
+    """The state of a run with shapes and types in place of arrays. Nothing is allocated.
 
-    To load a state, the stored arrays are compared with these first: a small file can ask for a model of any size.
+    Loading compares the stored arrays with these first: a small configuration file can ask for a model of any size.
     """
     return eqx.filter_eval_shape(init_state, config)
 
@@ -95,10 +95,10 @@ def train_step(
     step: Int[Array, ""],
     devices: int = 1,
 ) -> StepResult:
-    """Sample the step's episodes, take the gradient, update.
+    """Sample the episodes of the step, compute the gradient, update.
 
-    With several devices this is one device's part of the step, inside a `shard_map` over the axis "batch": it draws
-    and differentiates its share of the episodes, and the gradients are averaged.
+    With several devices this is one device's part of the step, inside a `shard_map` over the axis "batch": the device
+    samples its share of the episodes and computes their gradient, and the gradients are averaged.
     """
     share = config.optimizer.batch_size // devices
     first = jax.lax.axis_index("batch") * share if devices > 1 else 0
@@ -107,7 +107,7 @@ def train_step(
     episodes = sample_episodes(key, tasks.teacher, rows, length, share, first, count)
     loss, gradient = _loss_and_gradient(config, state.model, episodes)
     if devices > 1:
-        flat, unflatten = ravel_pytree((loss, gradient))  # one exchange between the devices, not one per parameter
+        flat, unflatten = ravel_pytree((loss, gradient))  # one exchange between devices, not one per parameter
         loss, gradient = unflatten(jax.lax.pmean(flat, "batch"))
     finite = jnp.isfinite(loss) & jnp.isfinite(optax.tree.norm(gradient))
     parameters, rest = eqx.partition(state.model, eqx.is_inexact_array)
@@ -121,7 +121,7 @@ def train_step(
 
 
 def _loss_and_gradient(config: Config, model: Model, episodes: Episode) -> tuple[Float[Array, ""], optax.Updates]:
-    """Over the batch, in pieces of equal size."""
+    """The loss and its gradient over the batch, computed in pieces of equal size."""
 
     def loss_and_gradient(model: Model, episodes: Episode) -> tuple[Float[Array, ""], optax.Updates]:
         with products(config.compute):
@@ -146,5 +146,5 @@ def _num_pieces(num_episodes: int, episode_size: int) -> int:
         return 1
     most = max(1, NUMBERS_AT_ONCE // episode_size)
     pieces = next(n for n in range(1, num_episodes + 1) if num_episodes % n == 0 and num_episodes // n <= most)
-    # A prime number of episodes has no pieces but single ones, which cost more than they save.
+    # A prime number of episodes only divides into single ones, which cost more time than they save.
     return pieces if pieces == 1 or 4 * (num_episodes // pieces) >= most else 1

@@ -1,4 +1,4 @@
-"""This machine: one single-threaded worker per core, the next job when one is free."""
+"""Executes jobs on this machine: one single-threaded worker process per core."""
 
 import queue
 import signal
@@ -15,16 +15,16 @@ from recombine.run.python_process import python_command
 from recombine.run.signals import StopSignal
 
 SECONDS_TO_LEAVE = 30.0
-AHEAD = 8  # jobs among which a worker looks for one that it has compiled already
+AHEAD = 8  # a worker looks among this many jobs for one whose program it has compiled already
 
 
 class _Worker:
-    """A process, its job, and the threads that read what it says."""
+    """A worker process, its current job, and the threads that read its output."""
 
     def __init__(self, events: "queue.Queue[tuple[_Worker, News]]"):
         self.events = events
         self.job: Job | None = None
-        self.shapes: set[str] = set()  # of the jobs it has had: it has their programs
+        self.shapes: set[str] = set()  # the shapes of its earlier jobs, whose programs it has compiled
         self.said: deque[str] = deque(maxlen=20)
         self.process = subprocess.Popen(
             python_command("recombine.jobs.worker"),
@@ -32,7 +32,7 @@ class _Worker:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # Ctrl-C on a terminal is for the process started there, which passes it on
+            start_new_session=True,  # Ctrl-C in a terminal reaches only the coordinator, which passes it on
         )
         assert self.process.stdout is not None
         assert self.process.stderr is not None
@@ -46,20 +46,20 @@ class _Worker:
         if job.shape:
             self.shapes = keep_shape(self.shapes, job.shape)
         assert self.process.stdin is not None
-        with suppress(BrokenPipeError, ValueError):  # it has ended, which the listening thread tells, and has closed it
+        with suppress(BrokenPipeError, ValueError):  # the worker has ended; the listening thread reports that
             self.process.stdin.write(f"{encode(job)}\n")
-            self.process.stdin.flush()  # and left open: a worker leaves when it closes
+            self.process.stdin.flush()  # stdin stays open: closing it ends the worker
 
     def _listen(self, lines: Iterable[str]) -> None:
         for line in lines:
             try:
                 self.events.put((self, decode(line, News)))
-            except BadRecord:  # a library that prints
+            except BadRecord:  # some library printed the line
                 self.said.append(line.rstrip())
         code = self.process.wait()
         self.remembering.join(1.0)
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
-            with suppress(OSError):  # what could not be written any more
+            with suppress(OSError):  # unwritten data is lost, which no longer matters
                 pipe.close()  # pyright: ignore[reportOptionalMemberAccess]
         if code in (128 + signal.SIGTERM, 128 + signal.SIGINT, -signal.SIGTERM):
             self.events.put((self, News(kind="interrupted", process_ended=True)))
@@ -79,9 +79,9 @@ class _Worker:
 
 
 def run_jobs(jobs: Sequence[Job], workers: int, stop: StopSignal, retries: int = 1) -> Iterator[JobEvent]:
-    """Execute the jobs, in order, `workers` at a time. When told to stop, every worker saves and leaves.
+    """Execute the jobs, in order, `workers` at a time. When a stop is requested, every worker saves and exits.
 
-    A job that fails, or whose worker is killed, is tried again `retries` times, unless it would only fail again.
+    A job that fails, or whose worker is killed, is retried up to `retries` times, unless it would only fail again.
     """
     waiting, events = deque(jobs), queue.Queue[tuple[_Worker, News]]()
     idle: list[_Worker] = []
@@ -106,7 +106,7 @@ def run_jobs(jobs: Sequence[Job], workers: int, stop: StopSignal, retries: int =
                 worker, news = events.get(timeout=0.2)
             except queue.Empty:
                 continue
-            if worker not in busy or worker.job is None:  # one that had nothing to do has left
+            if worker not in busy or worker.job is None:  # an idle worker has ended
                 idle = [other for other in idle if other is not worker]
                 continue
             job = worker.job
@@ -117,11 +117,11 @@ def run_jobs(jobs: Sequence[Job], workers: int, stop: StopSignal, retries: int =
                 tried[job.name] += 1
                 hopeless = news.kind == "done" or stopping or news.hopeless
                 if tried[job.name] <= retries and not hopeless:
-                    waiting.appendleft(job)  # what it saved is there
+                    waiting.appendleft(job)  # it resumes from what it saved
                     yield retried(job, news)
                     continue
             yield JobEvent(job, news)
-    finally:  # an error here, or a reader who left: nothing goes on unseen
+    finally:  # also after an error, or when the generator is closed: leave no worker behind
         for worker in (*busy, *idle):
             worker.end()
         for worker in (*busy, *idle):
@@ -133,9 +133,11 @@ def run_jobs(jobs: Sequence[Job], workers: int, stop: StopSignal, retries: int =
 
 
 def next_job(waiting: "deque[Job]", passed: Counter[str], compiled: Set[str], others: Set[str]) -> Job:
-    """Of the next few, the first that the worker has compiled; else the first that no other has; else the first.
+    """Choose among the next few jobs: the first whose program this worker has compiled; otherwise the first that no
+        other worker has compiled; otherwise the first.
 
-    A job without a shape, the references of some runs, is as good as any. No job is passed over more than a few times.
+    A job without a shape (computing references) counts as one that no other worker has compiled. No job is skipped more
+    than `AHEAD` times.
     """
     near = list(islice(waiting, AHEAD if passed[waiting[0].name] < AHEAD else 1))
     shapes = [job.shape for job in near]

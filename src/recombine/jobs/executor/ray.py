@@ -1,7 +1,7 @@
-"""A Ray cluster, on this machine or an existing one: a task for each job.
+"""Executes jobs as tasks on a Ray cluster, which is started on this machine or exists already.
 
-Where the sweep's directory is not shared with a node, a run is carried out in that node's own cache, and its directory
-fetched back: when it is done, and when it is interrupted.
+If a node does not share the sweep's directory, it executes a run in its own cache. The run's files are sent back when
+the run is done or interrupted.
 """
 
 import hashlib
@@ -28,20 +28,20 @@ SECONDS_BETWEEN_LOOKS = 0.2
 SECONDS_TO_LEAVE = 60.0
 MARK = ".shared-"
 NEEDS_FILES = "the run's files are not on this node"
-LOOKS = 20  # at a directory in which files come and go
+READ_ATTEMPTS = 20  # attempts to read a directory whose files are changing
 
 
 def run_jobs_on_ray(
     jobs: Sequence[Job], out: Path, address: str | None, workers: int | None, stop: StopSignal, retries: int
 ) -> Iterator[JobEvent]:
-    """As `run_jobs` on this machine. `workers`: at most so many at a time; without it, as many as there are cores."""
+    """Like `run_jobs` on this machine, with at most `workers` jobs at a time; without `workers`, one per core."""
     ray = _start(address)
     mark = _mark(out.resolve())
     board = ray.remote(num_cpus=0, max_restarts=-1)(_Board).remote()
-    task = ray.remote(num_cpus=1, max_retries=0)(_task)  # we count the tries, and Ray would multiply them
+    task = ray.remote(num_cpus=1, max_retries=0)(_task)  # retries are counted here; Ray's own would multiply them
     waiting, tried = list(reversed(jobs)), Counter[str]()
     running: dict[Any, Job] = {}
-    apart: set[str] = set()  # jobs that came to a node without the directory: they need their files
+    apart: set[str] = set()  # jobs that ran on a node without the directory: their files must be sent
     stopping = False
     try:
         while waiting or running:
@@ -64,14 +64,14 @@ def run_jobs_on_ray(
             for reference in ready:
                 job = running.pop(reference)
                 news, files = _result(ray, reference)
-                if news.text == NEEDS_FILES and not stopping:  # not tried yet
+                if news.text == NEEDS_FILES and not stopping:  # does not count as a try
                     apart.add(job.name)
                     waiting.append(job)
                     continue
                 _write(job.path, files)
                 tried[job.name] += 1
                 hopeless = news.kind == "done" or stopping or news.hopeless
-                if tried[job.name] <= retries and not hopeless:  # interrupted, too: its node was told to leave
+                if tried[job.name] <= retries and not hopeless:  # also if interrupted: its node was shut down
                     waiting.append(job)
                     yield retried(job, news)
                     continue
@@ -86,8 +86,8 @@ def run_jobs_on_ray(
 
 
 def check_ray() -> Any:
-    """The library, if it is installed."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # nothing is reported to anybody
+    """Import Ray, or raise an error that says how to install it."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # no telemetry
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         return import_module("ray")
@@ -96,7 +96,7 @@ def check_ray() -> Any:
 
 
 def check_address(address: str) -> None:
-    """Refuse at once what Ray would try to reach for minutes."""
+    """Refuse an unreachable address at once; Ray would try for minutes."""
     host, colon, port = address.rpartition(":")
     if address == "auto" or "://" in address:
         return
@@ -110,12 +110,12 @@ def check_address(address: str) -> None:
 
 def _start(address: str | None) -> Any:
     ray = check_ray()
-    logging.getLogger("ray").setLevel(logging.ERROR)  # it tells of its signals and tokens, on every start
+    logging.getLogger("ray").setLevel(logging.ERROR)  # Ray logs about signals and tokens on every start
     try:
         quiet = {"log_to_driver": False, "configure_logging": False}
-        with chdir("/"):  # Ray puts the current directory first on the path of its processes; only root writes here
+        with chdir("/"):  # Ray puts the current directory first on its processes' path; only root can write to /
             ray.init(address=address, include_dashboard=None if address else False, **quiet)
-    except Exception as error:  # of a node that is slow to start, Ray says it in no narrower class
+    except Exception as error:  # Ray has no narrower class for a node that is slow to start
         said = " ".join(str(error).split())
         if address is None:
             raise Failed(f"Ray did not start on this machine: {said}") from error
@@ -124,7 +124,7 @@ def _start(address: str | None) -> Any:
 
 
 def _mark(out: Path) -> Path:
-    """A file by which a node can tell whether it has the same directory. Killed coordinators leave theirs."""
+    """Create the marker file by which a node recognises the shared directory. Removes those of killed coordinators."""
     make_directories(out)
     for left in out.glob(f"{MARK}*"):
         left.unlink(missing_ok=True)
@@ -134,16 +134,16 @@ def _mark(out: Path) -> Path:
 
 
 class Place(NamedTuple):
-    """Where the coordinator is."""
+    """Two paths on the coordinator's machine."""
 
     mark: str
-    """A file by which a node can tell whether it has the same directory."""
+    """A marker file in the sweep's directory: a node that sees it shares the directory."""
     directory: str
-    """From where a custom model is imported."""
+    """The current directory, from which a custom model is imported."""
 
 
 class _Board:
-    """Where tasks tell how far they are, and the coordinator reads it. Only the last progress of each counts."""
+    """An actor to which tasks report news, for the coordinator to read. It keeps only the last progress of each job."""
 
     def __init__(self) -> None:
         self.said: list[tuple[str, News]] = []
@@ -159,9 +159,9 @@ class _Board:
 
 
 def _task(job: Job, place: Place, board: Any, files: list[Any]) -> tuple[News, dict[str, bytes]]:
-    """In one of Ray's processes: how the job ended, and its files where the directory is not shared.
+    """Execute a job in one of Ray's processes. Returns its outcome, and its files if the directory is not shared.
 
-    Most clusters share it: the files are sent only to a node that has asked for them.
+    Most clusters share the directory, so files are sent only to a node that has asked for them (`NEEDS_FILES`).
     """
     global _prepared
     if not _prepared:
@@ -175,7 +175,7 @@ def _task(job: Job, place: Place, board: Any, files: list[Any]) -> tuple[News, d
             return News(kind="interrupted", text=NEEDS_FILES), {}
         path = _cache() / hashlib.sha256(str(path).encode()).hexdigest()[:16] / path.name
         sent = import_module("ray").get(files[0])
-        if not _goes_further(path, sent):
+        if not _is_as_far(path, sent):
             if path.exists():
                 remove_directory(path)
             _write(path, sent)
@@ -198,7 +198,7 @@ def _task(job: Job, place: Place, board: Any, files: list[Any]) -> tuple[News, d
         return news, {}
     found = _read(path)
     if news.kind == "done" and job.kind == "train":
-        remove_directory(path)  # it is on its way
+        remove_directory(path)  # the coordinator gets the files
     return news, found
 
 
@@ -210,7 +210,7 @@ def _cache() -> Path:
 
 
 def _news(ray: Any, board: Any) -> list[tuple[str, News]]:
-    """What tasks have told. If the board's node is gone, it is made anew elsewhere: no news for a while."""
+    """The news that tasks have reported. If the board's node is lost, Ray restarts it elsewhere: no news meanwhile."""
     try:
         return ray.get(board.take.remote(), timeout=10)
     except (ray.exceptions.RayError, TimeoutError):
@@ -225,27 +225,27 @@ def _result(ray: Any, reference: Any) -> tuple[News, dict[str, bytes]]:
     except ray.exceptions.RayError as error:
         cause = getattr(error, "cause", None) or error
         said = f"{type(cause).__name__}: {next(iter(str(cause).splitlines()), '')}"
-        hopeless = isinstance(error, ray.exceptions.RayTaskError)  # of our code; else its process or its node is gone
+        hopeless = isinstance(error, ray.exceptions.RayTaskError)  # else: its process or node was lost
         return News(kind="failed", error=said, hopeless=hopeless), {}
 
 
 def _read(path: Path) -> dict[str, bytes]:
-    """All files of a directory, by their paths in it.
+    """All files in a directory, by their relative paths.
 
-    The worker of a coordinator that was killed may still remove old checkpoints: then it is read once more.
+    The worker of a killed coordinator may still be removing old checkpoints. In that case the directory is read again.
     """
-    for look in range(LOOKS):
+    for look in range(READ_ATTEMPTS):
         try:
             found = [file for file in sorted(path.rglob("*")) if file.is_file() and not file.is_symlink()]
             return {file.relative_to(path).as_posix(): file.read_bytes() for file in found}
         except FileNotFoundError:
-            if look == LOOKS - 1:
+            if look == READ_ATTEMPTS - 1:
                 raise
     return {}
 
 
-def _goes_further(path: Path, sent: dict[str, bytes]) -> bool:
-    """Whether what a node has of a run is the same run as what it was sent, and further."""
+def _is_as_far(path: Path, sent: dict[str, bytes]) -> bool:
+    """Whether the node already has a copy of this run that is at least as far as the one it was sent."""
     config = path / CONFIG
     if not config.is_file() or (CONFIG in sent and config.read_bytes() != sent[CONFIG]):
         return False
@@ -254,7 +254,7 @@ def _goes_further(path: Path, sent: dict[str, bytes]) -> bool:
 
 
 def _write(path: Path, files: dict[str, bytes]) -> None:
-    """The files in a directory; checkpoints that are not among them are older, and removed after the others came."""
+    """Write the files to a directory. Older checkpoints that are not among them are removed afterwards."""
     for name, data in files.items():
         inside = PurePosixPath(name)
         if inside.is_absolute() or ".." in inside.parts:

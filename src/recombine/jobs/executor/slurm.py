@@ -1,8 +1,7 @@
-"""A SLURM cluster, through submitit: a task of a job array for each job.
+"""Executes jobs on a SLURM cluster through submitit, each as a task of a job array.
 
-All nodes share the sweep's directory. What SLURM takes away it gives back: a task that is preempted, or out of time,
-saves, is queued again and goes on. The coordinator only watches. If it is killed, the tasks go on without it, and the
-next one finds them in the queue.
+All nodes share the sweep's directory. A task that is preempted or runs out of time saves, is queued again and resumes.
+The coordinator only watches: if it is killed, the tasks continue, and the next coordinator finds them in the queue.
 """
 
 import time
@@ -17,9 +16,9 @@ from recombine.run.signals import StopSignal
 from recombine.storage.reader import last_row, read_status
 from recombine.storage.source import DirectorySource
 
-SECONDS_BETWEEN_LOOKS = 1.0  # at files
-MOST_REFUSALS = 6  # of sbatch, at as many queries, before jobs that it does not take have failed
-SECONDS_BETWEEN_QUERIES = 10.0  # of the queue, which all users of a cluster share
+SECONDS_BETWEEN_LOOKS = 1.0  # looks at the runs' files
+MOST_REFUSALS = 6  # jobs that sbatch rejects in this many consecutive queries have failed
+SECONDS_BETWEEN_QUERIES = 10.0  # queries of the queue, which all users of the cluster share
 
 
 def run_jobs_on_slurm(
@@ -30,16 +29,16 @@ def run_jobs_on_slurm(
     stop: StopSignal,
     retries: int,
 ) -> Iterator[JobEvent]:
-    """As `run_jobs` on this machine. `workers`: at most so many at a time; without it, as many as SLURM gives."""
+    """Like `run_jobs` on this machine, with at most `workers` jobs at a time; without `workers`, SLURM decides."""
     queue = Queue(out.resolve() / FOLDER, options, workers)
     tasks = queue.find(jobs)
     for task in tasks.values():
-        yield JobEvent(task.job, News(kind="said", text="is in the queue already"))
+        yield JobEvent(task.job, News(kind="said", text="already in the queue"))
     found = {task.job.name for task in tasks.values()}
     tasks |= queue.submit([job for job in jobs if job.name not in found], tasks)
     tried: Counter[str] = Counter()
     again: list[Job] = []
-    refused = 0  # how often sbatch did, one time after the other
+    refused = 0  # consecutive rejections by sbatch
     asked = time.monotonic()
     try:
         while (tasks or again) and not stop.requested():
@@ -51,7 +50,7 @@ def run_jobs_on_slurm(
                     try:
                         tasks |= queue.submit(again, tasks)
                         again, refused = [], 0
-                    except InputError as error:  # it does not take them now: at the next query, perhaps
+                    except InputError as error:  # sbatch may accept them at the next query
                         refused += 1
                         last = refused == MOST_REFUSALS
                         for job in again:
@@ -70,21 +69,21 @@ def run_jobs_on_slurm(
                 if not task.started:
                     yield JobEvent(task.job, News(kind="started"))
                 yield JobEvent(task.job, news)
-    finally:  # a signal, an error here, or a reader who left: nothing goes on unseen
+    finally:  # also after an error, or when the generator is closed: leave no task behind
         queue.cancel(tasks)
     for job in (*(task.job for task in tasks.values()), *again):
         yield JobEvent(job, News(kind="interrupted"))
 
 
 def _refused(error: InputError, last: bool) -> News:
-    """What sbatch said of jobs that are tried once more: it may take them later, and after some tries it will not."""
+    """The news of jobs that sbatch rejected: they are submitted again later, or after the last attempt have failed."""
     if last:
         return News(kind="failed", error=error.expected)
     return News(kind="said", text=f"{error.expected}; waiting to submit it again")
 
 
 def _news(task: QueuedTask, in_queue_as_running: bool) -> Iterator[JobEvent]:
-    """What a run's directory says of its progress."""
+    """The progress of a task, read from the directory of its run."""
     source = DirectorySource(task.job.path)
     status = read_status(source)
     running = status is not None and status.state == "running"

@@ -1,4 +1,4 @@
-"""SLURM's queue, through submitit and SLURM's commands: what is put in, and what is there."""
+"""Submits tasks to SLURM's queue and queries it, through submitit and SLURM's commands."""
 
 import getpass
 import hashlib
@@ -25,12 +25,12 @@ from recombine.run.python_process import PYTHON
 FOLDER, LIST = "slurm", "tasks.jsonl"
 SECONDS_BETWEEN_LOOKS = 1.0
 SECONDS_TO_LEAVE = 60.0
-MOST_IN_ARRAY = 1_000  # SLURM's own limit is 1,001 where nobody has changed it
-MINUTES = 60  # a run that takes longer is queued again, and goes on
+MOST_IN_ARRAY = 1_000  # SLURM's default limit is 1,001
+MINUTES = 60  # a run that takes longer is queued again, and resumes
 LEAST_MINUTES = 5  # a task is told to save 90 seconds before its end, and SLURM may be a minute early
 TIMEOUTS = 10_000
 
-# Options of sbatch that are settled here
+# Options of sbatch that the executor sets itself
 SETTLED = {"array", "array-parallelism", "job-name", "output", "error", "open-mode", "signal", "requeue", "no-requeue"}
 SETTLED |= {"nodes", "ntasks", "ntasks-per-node", "clusters", "setup", "teardown", "srun-args", "use-srun", "wckey"}
 SETTLED |= {"additional-parameters"}
@@ -40,7 +40,7 @@ Options = dict[str, int | bool | str]
 
 
 def slurm_options(words: Sequence[str]) -> Options:
-    """('partition=cpu', 'time=120') as submitit takes them: options of sbatch, by their long names."""
+    """Parse ('partition=cpu', 'time=120'), options of sbatch by their long names, for submitit."""
     options: Options = {"time": MINUTES}
     for word in words:
         name, equals, value = word.partition("=")
@@ -48,7 +48,7 @@ def slurm_options(words: Sequence[str]) -> Options:
             raise InputError("slurm", word, "OPTION=VALUE with an option of sbatch, such as partition=cpu")
         name = name.replace("_", "-")
         if name in SETTLED:
-            raise InputError("slurm", word, f"{name} is settled by the executor; leave it out")
+            raise InputError("slurm", word, f"the executor sets {name} itself; leave it out")
         options[name] = int(value) if value.isdecimal() else True if value.lower() == "true" else value
     if type(options["time"]) is not int or options["time"] < LEAST_MINUTES:
         raise InputError("slurm", f"time={options['time']}", f"minutes, an integer of at least {LEAST_MINUTES}")
@@ -56,7 +56,7 @@ def slurm_options(words: Sequence[str]) -> Options:
 
 
 def check_slurm() -> Any:
-    """submitit, if it and SLURM's commands are there."""
+    """Import submitit. Raises an error if it, or SLURM's commands, are missing."""
     if missing := [command for command in ("sbatch", "srun", "squeue", "scancel") if shutil.which(command) is None]:
         raise InputError("executor", "slurm", f"SLURM's commands are not on this machine: no {missing[0]}")
     try:
@@ -67,17 +67,17 @@ def check_slurm() -> Any:
 
 @dataclass
 class QueuedTask:
-    """A job in SLURM's hands."""
+    """A job that has been submitted to SLURM."""
 
     job: Job
     started: bool = False
     step: int = -1
     missing: int = 0
-    """How often, one after the other, it was not in the queue."""
+    """The number of consecutive queries in which it was not in the queue."""
 
 
 class Queue:
-    """This sweep's tasks in SLURM's queue, and the folder in which they leave their logs and how they ended."""
+    """The tasks of this sweep in SLURM's queue, and the folder of their logs and outcomes."""
 
     def __init__(self, folder: Path, options: Options, workers: int | None):
         self.submitit = check_slurm()
@@ -93,7 +93,7 @@ class Queue:
         self.executor.update_parameters(**({"cpus_per_task": 1} | given | settled), additional_parameters=more)
 
     def check(self) -> str | None:
-        """Refuse what sbatch would, and write nothing; or what SLURM has to say where it has no room now."""
+        """Refuse options that sbatch rejects, without submitting. Returns SLURM's message if no node is free."""
         script = self.executor._make_submission_file_text("true", "")
         command = ["sbatch", "--test-only"]
         try:
@@ -103,15 +103,15 @@ class Queue:
         if answer.returncode == 0:
             return None
         said = "; ".join(line.removeprefix("sbatch: ").removeprefix("error: ") for line in answer.stderr.splitlines())
-        if "not available" in said:  # nodes that are drained, or more than any node has: it says the same of both
+        if "not available" in said:  # SLURM says this of drained nodes, and of requests that exceed every node
             return said
-        raise InputError("executor", "slurm", f"SLURM would not take the runs: {said[-300:]}")
+        raise InputError("executor", "slurm", f"SLURM rejects the runs: {said[-300:]}")
 
     def submit(self, jobs: Sequence[Job], others: Collection[str] = ()) -> dict[str, QueuedTask]:
-        """The tasks by their numbers in the queue, which are written down before anything else can happen to them.
+        """Submit the jobs, and return the tasks by their ids in the queue. The ids are stored at once in `tasks.jsonl`.
 
-        `others` are in the queue already. SLURM bounds how many tasks of one array run at a time; if there would be too
-        many of several arrays, each begins when those before it have ended.
+        `others` are ids that are in the queue already. SLURM limits how many tasks of one array run at a time, but not
+        of several arrays: if they would exceed `workers`, each array starts when the previous ones have ended.
         """
         make_directories(self.folder)
         tasks: dict[str, QueuedTask] = {}
@@ -132,7 +132,7 @@ class Queue:
             except (OSError, RuntimeError, self.submitit.core.utils.UncompletedJobError) as error:
                 said = " ".join(str(error).split())
                 self.cancel(tasks)
-                raise InputError("executor", "slurm", f"SLURM did not take it: {said[-300:]}") from error
+                raise InputError("executor", "slurm", f"SLURM rejected the jobs: {said[-300:]}") from error
             found = {str(one.job_id): QueuedTask(job) for one, job in zip(submitted, array, strict=True)}
             lines = [json.dumps({"id": identity, "name": task.job.name}) for identity, task in found.items()]
             append(self.folder / LIST, "".join(f"{line}\n" for line in lines).encode())
@@ -146,7 +146,7 @@ class Queue:
             raise InputError("executor", "slurm", "SLURM does not answer (squeue); try again later")
         names, listed = {job.name: job for job in jobs}, self._listed()
         found = {one: QueuedTask(names[listed[one]]) for one in states if listed.get(one) in names}
-        # Those that are ours and not listed: a coordinator was killed before it could write them down.
+        # Tasks of ours that are not listed: a coordinator was killed before it could store their ids.
         self.cancel({one: None for one in states if one not in listed})
         return found
 
@@ -160,7 +160,7 @@ class Queue:
         return found
 
     def states(self) -> dict[str, str] | None:
-        """The state of each of this sweep's tasks that has not ended; None while SLURM does not answer."""
+        """The state of every task of this sweep that has not ended. None if SLURM does not answer."""
         who = [f"--user={getpass.getuser()}", f"--name={self.name}"]
         command = ["squeue", "--noheader", "--array", *who, "--format=%i %T"]
         try:
@@ -170,25 +170,24 @@ class Queue:
         return dict(line.split() for line in answer.stdout.splitlines() if len(line.split()) == 2)
 
     def outcome(self, identity: str, task: QueuedTask, states: Mapping[str, str] | None) -> News | None:
-        """How a task ended, or None while it is not over."""
+        """The outcome of a task, or None if it has not ended."""
         with suppress(OSError, BadRecord):
             return decode(self._outcome_file(task.job).read_bytes(), News)
         if states is None:
             return None
         task.missing = 0 if identity in states else task.missing + 1
-        if task.missing < 2:  # what it wrote may take a moment to be seen from here
+        if task.missing < 2:  # its outcome file may take a moment to become visible here
             return None
-        error = f"left the queue without a word; its log: {FOLDER}/{identity}_0_log.err"
+        error = f"left the queue without reporting its outcome; its log: {FOLDER}/{identity}_0_log.err"
         return News(kind="failed", error=error)
 
     def cancel(self, tasks: Mapping[str, QueuedTask | None]) -> None:
-        """Have the tasks save and leave, and wait for it."""
+        """Cancel the tasks, which makes them save and exit, and wait until they are gone."""
         if not tasks:
             return
         staying = {_array(one) for one in (self.states() or {}).keys() - tasks.keys()}
-        words = sorted(
-            {one if _array(one) in staying else _array(one) for one in tasks}
-        )  # thousands would take minutes
+        # Whole arrays where possible: cancelling thousands of tasks one by one would take minutes.
+        words = sorted({one if _array(one) in staying else _array(one) for one in tasks})
         with suppress(OSError, subprocess.SubprocessError):
             subprocess.run(["scancel", *words], capture_output=True, check=False, timeout=60)
         end = time.monotonic() + SECONDS_TO_LEAVE
@@ -200,7 +199,7 @@ class Queue:
 
 
 def _array(identity: str) -> str:
-    """'12_3' is a task of the array '12'."""
+    """The array of a task: '12' for the task '12_3'."""
     return identity.partition("_")[0]
 
 

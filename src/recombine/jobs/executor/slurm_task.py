@@ -1,4 +1,4 @@
-"""What a task of a SLURM cluster does, on a node: a job, queued again where it is cut short."""
+"""The task that SLURM runs on a node: it executes a job, and is queued again if it is cut short."""
 
 import os
 import signal
@@ -16,11 +16,11 @@ from recombine.run.machine import prepare
 from recombine.run.signals import Interrupted, StopSignal, run_interruptibly
 
 SECONDS_BETWEEN_LOOKS = 1.0
-SECONDS_TO_BE_TAKEN = 3600.0
+SECONDS_TO_WAIT = 3600.0
 
 
 class Work:
-    """What a task does, on a node. submitit pickles it when it is submitted, and again when it is queued again."""
+    """The callable that a task executes on a node. submitit pickles it on submission, and again on requeueing."""
 
     def __init__(self, job: Job, outcome: Path):
         self.job, self.outcome = job, outcome
@@ -31,7 +31,7 @@ class Work:
         try:
             run_interruptibly(self._work, lambda text: None)
         except (Interrupted, KeyboardInterrupt):
-            _wait_to_be_taken()
+            _wait_for_slurm()
             return
         except ERRORS as error:
             self._say(failure(error))
@@ -49,16 +49,17 @@ class Work:
         replace_file(self.outcome, encode(news).encode())
 
     def checkpoint(self) -> Any:
-        """Called by submitit when the time is nearly up: what is to be queued again, after this one has saved."""
+        """Called by submitit when the time is nearly up: let the job save, and return the task to be queued again."""
         if self.stop is not None:
             self.stop.ask(signal.SIGUSR2)
         return import_module("submitit").helpers.DelayedSubmission(Work(self.job, self.outcome))
 
 
-def _wait_to_be_taken() -> None:
-    """A task that is cancelled can leave. A preempted one has to be there when SLURM takes it, to be queued again."""
+def _wait_for_slurm() -> None:
+    """Wait until SLURM ends an interrupted task. A cancelled task can exit at once, but a preempted one must still be
+    running when SLURM takes its node, or it is not queued again."""
     command = ["squeue", "--noheader", f"--jobs={os.environ.get('SLURM_JOB_ID', '')}", "--format=%T"]
-    end = time.monotonic() + SECONDS_TO_BE_TAKEN
+    end = time.monotonic() + SECONDS_TO_WAIT
     while time.monotonic() < end:
         try:
             answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)

@@ -1,1 +1,1 @@
-"""The references that every score is read against."""
+"""The references with which every score is compared."""

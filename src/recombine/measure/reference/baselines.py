@@ -1,7 +1,7 @@
-"""The references every score is read against: `reference(teacher, episode) -> y`.
+"""The references with which every score is compared: functions `reference(teacher, episode) -> y`.
 
-A model's R² means something only between them. Most of a task is linear, so ridge on the context alone is a strong
-baseline; the oracle knows the teacher and has to infer only the latent.
+A model's R² is meaningful only relative to them. Tasks are mostly linear, so ridge regression on the context is already
+a strong baseline. The oracle is an upper reference: it knows the teacher, and infers only the latent.
 """
 
 from collections.abc import Callable
@@ -54,7 +54,7 @@ def nearest_neighbours(teacher: Teacher, episode: Episode) -> Float[Array, ""]:
 
 
 def fitted_network(teacher: Teacher, episode: Episode) -> Float[Array, ""]:
-    """A task network of the teacher's size, W and a both free, fitted to the context by AdamW."""
+    """A task network of the teacher's size, with W and a both fitted to the context by AdamW."""
     num_modules, hidden_dim, input_dim = teacher.theta.shape
     fresh = init_teacher(stream_key(0, Stream.reference), num_modules, input_dim, hidden_dim)
     W = fresh.task_weights(jnp.ones(num_modules)).astype(episode.context_x.dtype)
@@ -81,7 +81,7 @@ def known_latent(teacher: Teacher, episode: Episode) -> Float[Array, ""]:
 
 
 def make_references(seed: int, teacher: Teacher, support: Support) -> dict[str, Reference]:
-    """All of them (`REFERENCE_NAMES`), for runs of a seed and a support."""
+    """All references, in the order of `REFERENCE_NAMES`, for a seed and a support."""
     tasks = draw_tasks(seed, teacher, support)
     return {
         "context_mean": context_mean,
@@ -96,7 +96,7 @@ def make_references(seed: int, teacher: Teacher, support: Support) -> dict[str, 
 
 
 def predict_reference(reference: Reference, teacher: Teacher, episodes: Episode, split: Split) -> np.ndarray:
-    """The reference's prediction for every episode, computed in float64: yardsticks are not rounded."""
+    """The reference's prediction for every episode, computed in float64."""
     with jax.enable_x64(True):
         reference, teacher, episodes = jax.tree.map(_widen, (reference, teacher, episodes))
         return np.asarray(_predict(reference, teacher, episodes, split))
@@ -104,7 +104,7 @@ def predict_reference(reference: Reference, teacher: Teacher, episodes: Episode,
 
 @exact_jit
 def _predict(reference: Reference, teacher: Teacher, episodes: Episode, split: Split) -> Float[Array, "E"]:
-    # lax.map maps over every argument: the one teacher of the other splits is closed over instead.
+    # lax.map maps over every argument. Where all episodes share one teacher, it is closed over instead.
     if teacher_axis(split) is None:
         return jax.lax.map(lambda e: reference(teacher, e), episodes, batch_size=CHUNK)
     return jax.lax.map(lambda pair: reference(*pair), (teacher, episodes), batch_size=CHUNK)

@@ -8,22 +8,22 @@ from recombine.task.episode import Episode
 from recombine.task.teacher import Teacher, operator_norm
 
 MOST_ITERATIONS = 200
-SOLVED = 1e-10  # of the labels' sum of squares: a thousand times the rounding of float32 labels
-STALLED = 1e4  # the damping at which a start is given up
-SLOW = 1e-3  # the relative gain below which a start is given up
+SOLVED = 1e-10  # as a fraction of the labels' sum of squares: a thousand times the rounding error of float32 labels
+STALLED = 1e4  # above this damping, a start is abandoned
+SLOW = 1e-3  # below this relative gain, a start is abandoned
 
 
 def fit_latent(teacher: Teacher, episode: Episode) -> Float[Array, "M"]:
     """argmin_v Σ_i (y_i − aᵀσ(Σ_m v_m θ_m x_i))² by Levenberg–Marquardt.
 
-    The teacher divides W(z) by its norm, so v stands for z/‖W(z)‖ and is unbounded; no knowledge of the masks is used.
-    The first start is the least-squares fit of σ's linear part (σ(u) ≈ u/2), and with enough context it is all that
-    is needed. Short contexts have local minima: where a start ends in one, the next is tried (each module alone, then
-    all of them alike), until one explains the labels. The best of all is returned.
+    The teacher divides W(z) by its norm, so v stands for z/‖W(z)‖ and is unbounded. The masks are not used. The first
+    start is the least-squares fit of σ's linear part (σ(u) ≈ u/2); with enough context it suffices. With short contexts
+    there are local minima. If a start ends in one, the next is tried (each module alone, then all equally), until one
+    explains the labels. The best result is returned.
     """
     x, y, a = episode.context_x, episode.context_y, teacher.a
     M, eye = len(teacher.theta), jnp.eye(len(teacher.theta), dtype=y.dtype)
-    P = jnp.einsum("mhd,nd->nmh", teacher.theta, x)  # what each module makes of each input
+    P = jnp.einsum("mhd,nd->nmh", teacher.theta, x)  # each module applied to each input
 
     def residual(v: Float[Array, "M"]) -> Float[Array, "n"]:
         u = jnp.einsum("m,nmh->nh", v, P)

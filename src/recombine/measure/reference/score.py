@@ -1,4 +1,4 @@
-"""The references' scores on the episodes that the models of a run are scored on."""
+"""Scores the references on the same episodes as the models."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -14,7 +14,7 @@ from recombine.task.teacher import config_teacher
 
 
 def reference_scores(config: Config, names: Sequence[str] = REFERENCE_NAMES) -> References:
-    """They depend on the task and the seed, not on the model."""
+    """The scores of the references. They depend on the task and the seed, but not on the model."""
     teacher = config_teacher(config)
     known = make_references(config.seed, teacher, config.task.support)
     references = {name: known[name] for name in names}

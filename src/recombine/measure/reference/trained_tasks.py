@@ -1,7 +1,7 @@
-"""What knowing the trained tasks gives, and nothing of modules: two references.
+"""Two references that know the training tasks, but nothing about modules.
 
-On the tasks of training the one is perfect and the other about as good as the models. What a model scores on held-out
-masks says something about combining modules only where it is above both.
+On trained masks, `TrainedTask` is perfect and `TrainedCovariance` about as good as the models. A model's score on
+held-out masks is evidence of combining modules only where it exceeds both.
 """
 
 import equinox as eqx
@@ -15,23 +15,23 @@ from recombine.task.episode import Episode
 from recombine.task.latent import sample_latent
 from recombine.task.teacher import Teacher, task_network
 
-NUM_TASKS = 512  # on the paper's supports at least 42 of each pair: R² > 0.999 in distribution
-NOISE = 0.01  # of the labels' variance
+NUM_TASKS = 512  # at least 42 per mask of the paper's supports: R² > 0.999 in distribution
+NOISE = 0.01  # as a fraction of the labels' variance
 
 
 class TrainedTasks(eqx.Module):
-    """Tasks drawn as in training, whoever an episode's teacher is: W of each, and the readout that they share."""
+    """Tasks drawn as in training: W of each, and the readout that they share. An episode's own teacher is ignored."""
 
     W: Float[Array, "K h d"]
     a: Float[Array, "h"]
 
     def labels(self, x: Float[Array, "n d"]) -> Float[Array, "K n"]:
-        """What each makes of each input; one after the other: at once, a chunk of episodes would need 2 GB."""
+        """The labels of every input under every task. Computed task by task: all at once would need 2 GB per chunk."""
         return jax.lax.map(lambda W: task_network(W, self.a, x), self.W)
 
 
 class TrainedTask(TrainedTasks):
-    """The one that fits the context best: a memory of tasks that combines nothing anew."""
+    """The trained task that fits the context best: a memory of tasks that never combines anything."""
 
     def __call__(self, teacher: Teacher, episode: Episode) -> Float[Array, ""]:
         best = jnp.argmin(jnp.sum((self.labels(episode.context_x) - episode.context_y) ** 2, axis=-1))
@@ -39,10 +39,10 @@ class TrainedTask(TrainedTasks):
 
 
 class TrainedCovariance(TrainedTasks):
-    """The best prediction that is affine in the context's labels: kriging with the tasks' mean and covariance.
+    """The best prediction that is affine in the context's labels: kriging with the trained tasks' mean and covariance.
 
-    And a little noise: without any, it trusts differences that the trained tasks hardly have, which is best for them
-    and bad for all others.
+    A little noise is added. Without it, the prediction relies on directions in which the trained tasks hardly vary:
+    best for them, but bad for all other tasks.
     """
 
     noise: float = eqx.field(default=NOISE, static=True)
@@ -58,7 +58,7 @@ class TrainedCovariance(TrainedTasks):
 
 
 def draw_tasks(seed: int, teacher: Teacher, support: Support) -> TrainedTasks:
-    """The masks take turns."""
+    """Draw the tasks, going through the trained masks in turn."""
     masks = jnp.asarray(support.masks, jnp.float32)[jnp.arange(NUM_TASKS) % len(support.masks)]
     z = jax.vmap(sample_latent)(jax.random.split(stream_key(seed, Stream.trained_tasks), NUM_TASKS), masks)
     return TrainedTasks(jax.vmap(teacher.task_weights)(z), teacher.a)

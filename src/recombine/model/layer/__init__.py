@@ -1,1 +1,1 @@
-"""The layers that the models are built of."""
+"""The layers of the models."""

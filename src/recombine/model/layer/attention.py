@@ -15,7 +15,7 @@ from recombine.model.layer.linear import Linear
 
 
 class MultiHeadAttention(eqx.Module):
-    """softmax(q kᵀ / √d_head + bias) v in every head, the heads side by side, projected back."""
+    """softmax(q kᵀ / √d_head + bias) v in every head; the heads are concatenated and projected back."""
 
     query: Linear
     key: Linear
@@ -36,7 +36,7 @@ class MultiHeadAttention(eqx.Module):
     def __call__(
         self, X: Float[Array, "tokens embed"], bias: Float[Array, "heads tokens tokens"] | None
     ) -> tuple[Float[Array, "tokens embed"], Float[Array, "heads tokens tokens"]]:
-        """What each token gathers from all of them, and the attention weights."""
+        """The attention output of each token, and the attention weights."""
         q, k, v = (self._split_heads(linear(X)) for linear in (self.query, self.key, self.value))
         scores = q @ k.swapaxes(1, 2) * self.scale
         if bias is not None:

@@ -1,4 +1,4 @@
-"""The block that both models stack.
+"""The transformer block that both models use.
 
 Paper: Appendix C.3.1: X ← MultiHeadAttention(LayerNorm(X)) + X;  X ← Feedforward(LayerNorm(X)) + X.
 """
@@ -14,7 +14,7 @@ from recombine.model.layer.linear import Linear
 
 
 class Feedforward(eqx.Module):
-    """Two layers with a GELU between them, on every token by itself."""
+    """Two layers with a GELU between them, applied to each token."""
 
     expand: Linear
     contract: Linear
@@ -30,7 +30,7 @@ class Feedforward(eqx.Module):
 
 
 class Block(eqx.Module):
-    """Attention, then feedforward, each on the normalised stream and added to it."""
+    """Attention, then feedforward. Each reads the normalised stream and adds its output to the stream."""
 
     attention_norm: eqx.nn.LayerNorm
     attention: MultiHeadAttention

@@ -1,4 +1,4 @@
-"""The affine map, as both models use it."""
+"""The affine layer that both models use."""
 
 from math import sqrt
 
@@ -7,15 +7,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-# The standard deviation of a standard normal cut at ±2, by which the draws are divided to have unit variance.
+# The standard deviation of a standard normal truncated at ±2. Dividing the draws by it gives them unit variance.
 TRUNCATED_STD = 0.87962566103423978
 
 
 class Linear(eqx.Module):
     """x ↦ x W + b over the last axis.
 
-    LeCun's initialisation (a truncated normal of variance 1/inputs) and b = 0: what JAX's libraries take by default.
-    `equinox.nn.Linear` starts from a third of that variance and with random biases.
+    Initialised by Flax's default: LeCun's truncated normal of variance 1/inputs, and b = 0.
+    `equinox.nn.Linear` has a third of that variance, and random biases.
     """
 
     weight: Float[Array, "inputs outputs"]

@@ -18,11 +18,11 @@ MAX_DISTANCE = 128
 def distance_bucket(
     distance: Int[np.ndarray, "..."], bidirectional: bool = True, num_buckets: int = NUM_BUCKETS
 ) -> Int[np.ndarray, "..."]:
-    """The bucket of the distance from a token to the one it looks at (negative: earlier).
+    """The bucket of the distance from a token to the token it attends to (negative: earlier).
 
-    Half of a direction's buckets hold one distance each; the others widen geometrically up to MAX_DISTANCE, beyond
-    which all distances share the last. Bidirectional: the second half of the buckets is for later tokens. Otherwise
-    all of them are for earlier ones, and later tokens share bucket 0.
+    Half of a direction's buckets hold one distance each. The others widen geometrically up to MAX_DISTANCE; all larger
+    distances share the last bucket. If bidirectional, the second half of the buckets is for later tokens. Otherwise all
+    buckets are for earlier tokens, and later tokens share bucket 0.
     """
     if bidirectional:
         num_buckets //= 2
@@ -38,7 +38,7 @@ def distance_bucket(
 
 
 class PositionBias(eqx.Module):
-    """The table of one block (or of all blocks, where they share it)."""
+    """The bias table of one block, or of all blocks if they share it."""
 
     table: Float[Array, "heads buckets"]
     bidirectional: bool = eqx.field(static=True)

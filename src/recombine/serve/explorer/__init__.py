@@ -1,1 +1,1 @@
-"""The explorer: trained models run on a task that a visitor composed. It has its own process."""
+"""The explorer: runs trained models on a task that a visitor composed, in its own process."""

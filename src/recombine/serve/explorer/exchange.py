@@ -1,4 +1,4 @@
-"""The questions to the explorer's process and its answers, as records."""
+"""The messages to and from the explorer's process, as records."""
 
 import os
 from collections.abc import Iterable
@@ -52,7 +52,7 @@ class Question(Record, frozen=True, kw_only=True, omit_defaults=True):
     """A question about some models: describe them, or run them on a task."""
 
     paths: tuple[bytes, ...]
-    """The runs. A path on disk can be any bytes, and JSON holds only text: on the way they are base64."""
+    """The runs' paths. A path can contain any bytes, so JSON stores it as base64."""
     custom: tuple[str, ...] = ()
     """The custom classes that have to be imported for their models."""
     task: ComposedTask | None = None
@@ -122,11 +122,11 @@ class Line(Record, frozen=True):
 
 
 class ModelAnswer(Record, frozen=True, kw_only=True):
-    """The predictions of one model, and what it computed for them."""
+    """The predictions of one model, and its intermediate results."""
 
     kind: TaskKind
     true: tuple[float, ...] | None
-    """The latent that a right inference would give; None where no latent can be replaced, and for the control."""
+    """The latent that a correct inference would give. None if no latent can be replaced, and for the control."""
     model: str
     y: tuple[float, ...]
     """The predictions for the queries."""
@@ -159,7 +159,7 @@ class Exploration(Record, frozen=True, kw_only=True):
 
 
 class Refusal(Record, frozen=True):
-    """The reason why there is no answer. Every answer can be read as one, without an error."""
+    """The reason why there is no answer. Any answer can be decoded as a `Refusal`; its `error` is then None."""
 
     error: str | None = None
 

@@ -62,7 +62,7 @@ class Explorer:
         self.compiled: dict[Path, set[int]] = {}
         """The context lengths that each model is compiled for."""
         self.first_times = 0
-        """How often a model was loaded, or compiled for a length, for the first time."""
+        """The number of times that a model was loaded, or compiled for a length, for the first time."""
 
     def describe(self, path: Path) -> ModelDescription:
         """A run's model, as of its newest checkpoint. `explore` then answers with the same model."""
@@ -128,7 +128,7 @@ class Explorer:
         self.loaded.move_to_end(path)
         while len(self.loaded) > MOST_LOADED:
             self.loaded.popitem(last=False)
-            jax.clear_caches()  # JAX cannot tell which programs were the model's: all of them go
+            jax.clear_caches()  # JAX cannot drop the programs of one model alone
             self.compiled = {other: set() for other in self.compiled}
         return self.loaded[path]
 
@@ -194,7 +194,7 @@ def _attention(attention: Array) -> tuple[tuple[Numbers, ...], ...]:
 
 
 def _r2(predicted: Array, scene: Scene) -> float | None:
-    """R² on this very task: over its queries, relative to the context's mean."""
+    """R² on this task, over its queries, relative to the mean of the context's labels."""
     y, mean = np.asarray(scene.query_y, np.float64), float(np.mean(np.asarray(scene.context_y, np.float64)))
     spread = np.sum((y - mean) ** 2)
     r2 = 1 - np.sum((y - np.asarray(predicted, np.float64)) ** 2) / spread if spread > 0 else np.nan
@@ -225,15 +225,17 @@ def _check_task(task: ComposedTask, runs: Sequence[ExploredModel]) -> None:
 
 
 def _replacement(run: ExploredModel, latent: Latent | None, true: Numbers | None) -> Array | None:
-    """The array that replaces the inferred latent; None where the latent stays as it was inferred."""
+    """The array that replaces the inferred latent. None if the latent stays as inferred."""
     if latent is None:
         return None
     size = run.latent_dim
     if size is None:
-        raise InputError("latent", latent, f"{run.config.model.label} has none to change")
+        raise InputError("latent", latent, f"{run.config.model.label} has no latent that can be replaced")
     values = true if isinstance(latent, str) else latent
     if values is None:
-        raise InputError("latent", TRUE, "numbers: the task is of another teacher's modules than the model's")
+        raise InputError(
+            "latent", TRUE, "numbers: the model was trained on another teacher, so there is no true latent"
+        )
     if len(values) != size:
         raise InputError("latent", latent, f"{size} numbers, or {TRUE}")
     check_latent(values)
@@ -248,7 +250,7 @@ def _kind(task: ComposedTask, run: ExploredModel, teacher: Teacher) -> TaskKind:
 
 
 def _numbers(array: ArrayLike) -> Numbers:
-    """Six digits of each number. JSON has no NaN and no infinity: a model that computes one cannot be shown."""
+    """The numbers with six digits. JSON has no NaN and no infinity, so these raise an error."""
     values = np.asarray(array, np.float64)
     if not np.isfinite(values).all():
         raise ArithmeticError("the model computes a number that is not finite")

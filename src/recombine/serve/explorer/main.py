@@ -1,8 +1,8 @@
 """`python -m recombine.serve.explorer.main SHARE DIRECTORY`: the explorer in its own process.
 
-A question about runs below the directory comes as a line of JSON on stdin, and its answer leaves as a line of JSON on
-stdout. While nobody asks and the machine is not busy, the process compiles the models of the last question for the
-other context lengths. It ends when stdin closes.
+It reads each question, about runs below the directory, as a line of JSON from stdin, and writes the answer as a line of
+JSON to stdout. While there is no question and the machine is not busy, it compiles the models of the last question for
+the other context lengths. It ends when stdin closes.
 """
 
 import os
@@ -24,13 +24,13 @@ from recombine.serve.explorer.exchange import Descriptions, Exploration, Questio
 if TYPE_CHECKING:
     from recombine.serve.explorer.explorer import Explorer
 
-SECONDS_OF_QUIET = 2.0  # after a question, before other lengths are compiled: a visitor may still be moving a slider
+SECONDS_OF_QUIET = 2.0  # wait after a question before compiling other lengths: a visitor may still be moving a slider
 
 
 def main() -> int:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # a custom model may print: that goes to stderr
-    stay_nice()  # as nice as the server that started it
+    os.dup2(2, 1)  # a custom model may print: redirect that to stderr
+    stay_nice()  # with the niceness of the server that started it
     prepare(threads=1)
     from recombine.serve.explorer.explorer import Explorer
 
@@ -59,7 +59,7 @@ def main() -> int:
 
 
 def answer_line(explorer: "Explorer", line: str) -> tuple[list[Path], str]:
-    """The runs that a question is about, and its answer. An error is an answer too: the process has to stay."""
+    """The runs that a question is about, and the answer. An error becomes an answer, so that the process survives."""
     paths: list[Path] = []
     try:
         question = decode(line, Question)
@@ -87,7 +87,7 @@ def compile_ahead(explorer: "Explorer", paths: list[Path]) -> bool:
     """Compile one more context length of these models; False when there is none left."""
     try:
         return explorer.compile_ahead(paths)
-    except Exception:  # a custom model may not accept another length; a visitor who asks for it is told why
+    except Exception:  # a custom model may not accept other lengths; a visitor who chooses one gets the error
         return False
 
 

@@ -1,4 +1,4 @@
-"""A trained model as the explorer uses it: parameters, teacher, maps from and to its latent."""
+"""Loads a trained model for the explorer: parameters, teacher, and the maps between latents."""
 
 import stat
 from pathlib import Path
@@ -30,7 +30,7 @@ PROBE_EPISODES = 2_000
 
 
 class ExploredModel(NamedTuple):
-    """A run's model, and what is needed to decode and to replace its latent."""
+    """A run's model, with the probe and the map that decode and replace its latent."""
 
     config: Config
     model: Model
@@ -52,21 +52,21 @@ def load_explored(path: Path, below: Path | None = None) -> ExploredModel:
     _check_no_links(path, below)
     config, model, step = load_model(path, below)
     if given_latent(model):
-        raise InputError("run", path.name, "is given the latent: there is nothing to infer")
+        raise InputError("run", path.name, "its model is given the true latent, so there is nothing to infer")
     teacher, latent_dim = config_teacher(config), _latent_dim(config, model)
     probe, to_inferred = _fit(config, model, teacher, latent_dim)
     return ExploredModel(config, model, step, teacher, probe, latent_dim, to_inferred, stamp)
 
 
 def parameters_stamp(path: Path, below: Path | None = None) -> int:
-    """A number that changes when a run has new parameters: another checkpoint, or another archive."""
+    """A number that changes when a run has new parameters: a new checkpoint, or a changed archive."""
     inside = None if is_directory(path, below) else split_path(path, below)
     files = [path / CHECKPOINTS, path / WEIGHTS] if inside is None else [inside[0]]
     return max((found.st_mtime_ns for file in files if (found := stat_below(file, below))), default=0)
 
 
 def true_latent(run: ExploredModel, latent: Float[Array, "M"]) -> np.ndarray:
-    """The latent that the model would infer if its inference were right: the image of the task's latent."""
+    """The latent that the model would infer if its inference were correct: the image of the task's latent."""
     assert run.to_inferred is not None
     return run.to_inferred(scaled_latent(run.teacher, latent[None])[0])
 
@@ -86,7 +86,7 @@ def _fit(
 
 
 def _check_no_links(path: Path, below: Path | None) -> None:
-    """Say that a run's checkpoints are links: they are not followed, and would be missing without a reason."""
+    """Refuse a run whose checkpoints are links. They are not followed, and would otherwise just seem to be missing."""
     checkpoints = path / CHECKPOINTS
     for directory in (checkpoints, *list_checkpoints(checkpoints, below)):
         found = stat_below(directory, below)

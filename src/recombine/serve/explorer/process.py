@@ -1,4 +1,4 @@
-"""The explorer's process as the server sees it: started at the first question."""
+"""Starts the explorer's process at the first question, and exchanges messages with it."""
 
 import asyncio
 from contextlib import suppress
@@ -10,7 +10,7 @@ from recombine.record.codec import BadRecord, decode, encode
 from recombine.run.python_process import python_command
 from recombine.serve.explorer.exchange import Question, Refusal
 
-SECONDS = 600.0  # the first answer takes long: it loads and compiles, and training goes first
+SECONDS = 600.0  # the first answer takes long: it loads and compiles, and training has priority
 MOST_WAITING = 32
 LARGEST_ANSWER = 1 << 26
 
@@ -18,15 +18,15 @@ Answer = TypeVar("Answer")
 
 
 class Refused(Exception):
-    """The explorer cannot answer the question; the text says why."""
+    """The explorer cannot answer the question; the message says why."""
 
 
 class TooManyWaiting(Exception):
-    """Too many questions wait for an answer already."""
+    """Too many questions are already waiting for an answer."""
 
 
 class ExplorerProcess:
-    """Asks the explorer's process, one question at a time; about runs below the directory `root`."""
+    """Asks the explorer's process one question at a time, about runs below the directory `root`."""
 
     def __init__(self, share: float, root: Path) -> None:
         self.share, self.root = share, root
@@ -39,7 +39,7 @@ class ExplorerProcess:
         return None if self.process is None else self.process.pid
 
     async def ask(self, question: Question, kind: type[Answer]) -> Answer:
-        """The answer to a question; `kind` is the record that it should be."""
+        """The answer to a question; `kind` is the type of the answer."""
         if self.waiting >= MOST_WAITING:
             raise TooManyWaiting
         self.waiting += 1
@@ -63,7 +63,7 @@ class ExplorerProcess:
             process.stdin.write(f"{encode(question)}\n".encode())
             await process.stdin.drain()
             line = await asyncio.wait_for(process.stdout.readline(), SECONDS)
-        except asyncio.CancelledError:  # the client has gone; the next one must not get this answer
+        except asyncio.CancelledError:  # the client has disconnected; the next one must not get this answer
             await self.end()
             raise
         except (OSError, TimeoutError, ValueError):  # a line that is too long is a ValueError
@@ -75,7 +75,7 @@ class ExplorerProcess:
         return line
 
     async def _start(self) -> asyncio.subprocess.Process:
-        """The process, started if it does not run."""
+        """The process, started if it is not running."""
         if self.process is None or self.process.returncode is not None:
             self.process = await asyncio.create_subprocess_exec(
                 *python_command("recombine.serve.explorer.main", str(self.share), str(self.root)),
@@ -87,7 +87,7 @@ class ExplorerProcess:
         return self.process
 
     async def end(self) -> None:
-        """Kill the process, if it runs."""
+        """Kill the process, if it is running."""
         process, self.process = self.process, None
         if process is not None and process.returncode is None:
             with suppress(ProcessLookupError):

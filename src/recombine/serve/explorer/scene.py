@@ -19,7 +19,7 @@ from recombine.task.episode import sample_input
 from recombine.task.teacher import Teacher, init_teacher
 
 NUM_QUERIES = 160  # inputs on which a task's R² is measured
-NUM_READ = 32  # of them, on which the latent is decoded: a transformer's residual stream differs between queries
+NUM_READ = 32  # queries on which the latent is decoded: a transformer's residual stream differs between queries
 NUM_SLICE = 61  # points along a line through input space
 REACH = sqrt(3)  # inputs are uniform on [−√3, √3] in every entry
 
@@ -33,8 +33,8 @@ def context_lengths(trained_on: int) -> list[int]:
 
 
 def task_latent(task: ComposedTask) -> Float[Array, "M"]:
-    """The latent that Algorithm 1 makes from a point of the simplex: half-way to the mask's corner."""
-    weights = np.asarray(task.weights, np.float64)  # the only weight may be smaller than float32 can hold
+    """The latent that Algorithm 1 makes from a point of the simplex: its average with the mask."""
+    weights = np.asarray(task.weights, np.float64)  # a single weight may be too small for float32
     return jnp.asarray(0.5 * (weights / weights.sum() + np.asarray(task.mask)), jnp.float32)
 
 
@@ -52,7 +52,7 @@ class Scene(NamedTuple):
 
 
 def make_scene(task: ComposedTask, teacher: Teacher) -> Scene:
-    """The scene of a task. With a longer context, the examples of the shorter one stay."""
+    """The scene of a task. A longer context keeps the examples of a shorter one."""
     key, axis = stream_key(task.draw, Stream.explore), jnp.asarray(task.direction)
     return _draw(key, teacher, task_latent(task), task.length, axis)
 

@@ -1,5 +1,5 @@
 "use strict";
-// The verdicts on a study's claims so far, and how far sweeps are.
+// The verdicts on the claims for a study so far, and the progress of sweeps.
 recombine.claims = (() => {
   const { byId, element, ask, number } = recombine;
   const BADGES = { holds: ["good", "✓"], "does not hold": ["bad", "✗"] };
@@ -19,7 +19,7 @@ recombine.claims = (() => {
     const answer = await ask("/api/claims", [["study", study]]).catch((error) => ({ error: error.message }));
     if (study !== shown) return;
     if (answer.again) later(1000 * answer.again);
-    const left = answer.left_out?.length ? [element("p", { class: "soft", text: `without what cannot be read: ${answer.left_out.join(", ")}` })] : [];
+    const left = answer.left_out?.length ? [element("p", { class: "soft", text: `left out, because they cannot be read: ${answer.left_out.join(", ")}` })] : [];
     if (answer.error) {
       place.replaceChildren(element("p", { class: "soft", text: answer.error }), ...left);
       return;
@@ -38,7 +38,7 @@ recombine.claims = (() => {
     judging ??= setTimeout(() => show(shown), milliseconds);
   }
 
-  // Folded when all are done, unless somebody has it otherwise.
+  // Folded when all sweeps are done, unless the user has chosen otherwise.
   let folded = null;
   function sweeps(some) {
     if (!some.length) {

@@ -1,9 +1,9 @@
 "use strict";
-// What both views share: the address of the view, talking to the server, and drawing.
+// Code that both views share: the address of a view, requests to the server, and plots.
 const recombine = (() => {
   const byId = (id) => document.getElementById(id);
 
-  // All text comes from run directories: it is set as text, never as markup.
+  // Text comes from run directories, so it is always set as text, never as markup.
   function element(tag, attributes = {}, ...children) {
     const made = document.createElement(tag);
     for (const [name, value] of Object.entries(attributes)) {
@@ -16,7 +16,7 @@ const recombine = (() => {
     return made;
   }
 
-  // Into a place that is read aloud: only what is new.
+  // Update a live region only if its text has changed, because screen readers announce every update.
   function say(id, text) {
     if (byId(id).textContent !== text) byId(id).textContent = text;
   }
@@ -26,7 +26,7 @@ const recombine = (() => {
     byId("trouble").hidden = !text;
   }
 
-  // A server that is busy is asked again, a few times; and whatever answers, it is told in words.
+  // Request data from the server. A busy server is asked again a few times. A failure becomes an error with a message.
   const PAUSES = [500, 1500, 4000];
   async function ask(path, parameters = []) {
     const query = new URLSearchParams(parameters).toString();
@@ -39,7 +39,7 @@ const recombine = (() => {
     }
   }
 
-  // The view and its state, as the part of the address behind #: a link restores it.
+  // The view and its state are stored in the address after the #, so that a link restores them.
   function readAddress() {
     const [view, ...rest] = location.hash.slice(1).split("&");
     return [view || "runs", new URLSearchParams(rest.join("&"))];
@@ -73,21 +73,21 @@ const recombine = (() => {
     const names = [...new Set(rows.flatMap((row) => Object.keys(row)))];
     const cell = (value) => {
       const plain = value === null || value === undefined ? "" : String(value);
-      const text = typeof value === "string" && /^[=+\-@\t\r]/.test(plain) ? `'${plain}` : plain; // a name is no formula
+      const text = typeof value === "string" && /^[=+\-@\t\r]/.test(plain) ? `'${plain}` : plain; // a name must not become a formula
       return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
     };
     return [names, ...rows.map((row) => names.map((name) => row[name]))].map((line) => line.map(cell).join(",")).join("\n") + "\n";
   }
 
-  // What draws is large: all else is there before it.
+  // The drawing library is large, so it is loaded after everything else.
   const drawing = new Promise((done, failed) => {
     document.head.append(element("script", { src: "/static/vega.js", onload: done, onerror: () => failed(new Error("the plots cannot be drawn: vega.js did not load")) }));
   });
-  drawing.catch(() => {}); // whoever draws is told
+  drawing.catch(() => {}); // reported when something is drawn
   const drawn = new Map();
 
-  // A plot: drawn anew when its specification or the tone changes, otherwise only its data are. What is saved is `rows`,
-  // under a name that says what it is `about`; who does not see it is told `words`.
+  // Draw a plot. It is drawn again when its specification or the tone changes; otherwise only its data are replaced.
+  // `rows` are saved as CSV, in a file named after `about`; `words` describe the plot for screen readers.
   async function plot(id, spec, data, { rows, about = "", words }) {
     const place = byId(id);
     const key = JSON.stringify([spec, tone()]);
@@ -103,7 +103,7 @@ const recombine = (() => {
         mode: "vega-lite",
         renderer: "svg",
         ast: true, // expressions are interpreted: the page's policy forbids eval
-        config: { ...shared.themes[tone()], mark: { ...shared.themes[tone()].mark, aria: false } }, // hundreds of points are no reading
+        config: { ...shared.themes[tone()], mark: { ...shared.themes[tone()].mark, aria: false } }, // hundreds of points would be read aloud
         tooltip: { disableDefaultStyle: true },
         defaultStyle: false,
         actions: false,
@@ -121,7 +121,7 @@ const recombine = (() => {
     place.dataset.drawn = String(Number(place.dataset.drawn ?? 0) + 1);
   }
 
-  // Where a plot is drawn: its buttons stay, and with them whose focus is on one.
+  // The element in which a plot is drawn. Its buttons are kept, so that they keep the keyboard focus.
   function placeFor(id) {
     const place = byId(id);
     const chart = element("div", { class: "chart" });
@@ -143,7 +143,7 @@ const recombine = (() => {
     return chart;
   }
 
-  // Words where a plot would be.
+  // Show a text in place of a plot.
   function unplot(id, text) {
     drawn.get(id)?.view?.finalize();
     drawn.delete(id);

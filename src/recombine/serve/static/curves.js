@@ -1,21 +1,21 @@
 "use strict";
-// Curves over training of the runs that are selected, or their means over seeds.
+// Training curves of the selected runs, or their means over seeds.
 recombine.curves = (() => {
   const { byId, ask, say, shared, colorOf, plot, unplot, number } = recombine;
-  const FEW_POINTS = 4000; // for a pointer to find the nearest one
-  const FEW_LINES = 8; // to be told apart by symbols, of which there are no more
-  const SYMBOLS = 8; // on each line
-  const known = new Map(); // by run, until it has measured more
+  const FEW_POINTS = 4000; // up to this many, the pointer finds the nearest point
+  const FEW_LINES = 8; // up to this many, lines are distinguished by symbols
+  const SYMBOLS = 8; // per line
+  const known = new Map(); // curves by run, until it has measured more
 
   const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 
-  // Student's t: the server's for few, its expansion around the normal distribution's for many.
+  // Student's t: sent by the server for few seeds, approximated from the normal distribution for many.
   function quantile(count) {
     const z = shared.quantiles.normal;
     return shared.quantiles[count] ?? z + (z ** 3 + z) / (4 * (count - 1));
   }
 
-  // As `interval` in series.py: nothing from one seed, the range of two, a t-interval of the mean of more.
+  // Like `band` in statistics.py: no interval for one seed, the range for two, a t-interval of the mean for more.
   function interval(values) {
     if (values.length < 2) return [null, null];
     if (values.length === 2) return [Math.min(...values), Math.max(...values)];
@@ -25,7 +25,7 @@ recombine.curves = (() => {
     return [center - half, center + half];
   }
 
-  // From a little below all but the lowest values: a run's first are far from where it gets to.
+  // The lower end of the axis: a little below all but the lowest 5 % of the values, since runs start at low scores.
   function lowest(points) {
     const begun = points.filter((point) => point.step > 0);
     const sorted = (begun.length ? begun : points).map((point) => point.mean).sort((a, b) => a - b);
@@ -33,15 +33,15 @@ recombine.curves = (() => {
   }
 
   const narrow = () => byId("curves").clientWidth < 480;
-  // Of the nearest point, Vega-Lite finds only what has a format, even if it is text: hence `toString` below.
+  // In a tooltip of the nearest point, Vega-Lite shows a field only if it has a format, even text: hence `toString`.
   const near = { name: "near", select: { type: "point", on: "pointermove", nearest: true, clear: "pointerout", fields: ["runs", "step"] } };
 
-  // `alike`: the names of lines that colour and dashes do not tell apart.
+  // `alike`: the names of lines that colour and dashes do not distinguish.
   function specification({ models, supports, metric, intervals, few, low, alike }) {
     const legend = { title: null, ...(narrow() ? { columns: 1 } : {}) };
     const below = { ...legend, orient: "bottom" };
     const keys = (supports > 1 ? 40 : 0) + 19 * alike.length + (narrow() ? 18 * (models.length + supports) : 0);
-    const scale = metric === "loss" ? { type: "log" } : { domain: [low, 1], nice: false, zero: false }; // for every layer: an area asks for 0
+    const scale = metric === "loss" ? { type: "log" } : { domain: [low, 1], nice: false, zero: false }; // for every layer, because an area would include 0
     const y = { field: "mean", type: "quantitative", scale };
     return {
       $schema: "https://vega.github.io/schema/vega-lite/v6.json",
@@ -70,7 +70,7 @@ recombine.curves = (() => {
     const stamp = (name) => JSON.stringify([recombine.runs.all.get(name)?.measured, metric, points]);
     const missing = names.filter((name) => known.get(name)?.stamp !== stamp(name));
     const many = missing.length > 100;
-    while (missing.length && isWanted()) { // an address can only be so long
+    while (missing.length && isWanted()) { // the length of an address is limited
       if (many) say("reading", `reading: ${missing.length.toLocaleString("en")} to go`);
       const some = missing.splice(0, 1);
       for (let length = 0; missing.length && some.length < 100 && length < 8000; length += 5 + encodeURIComponent(some.at(-1)).length) some.push(missing.shift());
@@ -81,9 +81,9 @@ recombine.curves = (() => {
     say("reading", "");
   }
 
-  // One drawing at a time, and once more if anything has come meanwhile: however fast the news, each is finished.
-  let turn = 0; // counts what was asked for: an answer to an earlier question is not waited for
-  let wanted = null; // tells what is to be drawn
+  // Draw one plot at a time. If a newer one was requested meanwhile, it is drawn next; every drawing is finished.
+  let turn = 0; // counts requests, so that answers to outdated ones are ignored
+  let wanted = null; // a function that returns the next request to draw
   let underWay = null;
   function show(question) {
     wanted = question;
@@ -96,13 +96,13 @@ recombine.curves = (() => {
         }
       } finally {
         underWay = null;
-        if (wanted) setTimeout(() => wanted && show(wanted).catch(() => {}), 1000); // what came while something failed
+        if (wanted) setTimeout(() => wanted && show(wanted).catch(() => {}), 1000); // retry what was requested during a failure
       }
     })();
     return underWay;
   }
 
-  // The runs of each line, and at each step what they measured.
+  // The lines to draw: the runs of each, and their values at each step.
   function gathered(names, { metric, means }) {
     const lines = new Map();
     const labels = new Set();
@@ -110,10 +110,10 @@ recombine.curves = (() => {
       const run = recombine.runs.all.get(name);
       const curve = known.get(name);
       if (!run || !curve) continue;
-      const of = means ? `${run.study} ${run.configuration}` : name; // a mean is over seeds of one configuration
+      const of = means ? `${run.study} ${run.configuration}` : name; // means are over the seeds of one configuration
       if (!lines.has(of)) {
         const short = means ? name.replace(/-seed\d+$/, "") : name;
-        const line = labels.has(short) ? name : short; // two configurations may be called the same
+        const line = labels.has(short) ? name : short; // two configurations may have the same short name
         labels.add(line);
         lines.set(of, { line, model: run.model, support: run.support, ends: [], steps: new Map() });
       }
@@ -134,7 +134,7 @@ recombine.curves = (() => {
   function pointsOf({ line, model, support, ends, steps }) {
     const points = [];
     for (const [step, values] of [...steps].sort(([a], [b]) => a - b)) {
-      // Of runs that have come further more rows were left out: a mean is of all that have come this far.
+      // Longer curves are thinned more. A mean is drawn only where all runs that reached the step have a value.
       if (values.length < ends.filter((end) => end >= step).length) continue;
       const [low, high] = interval(values);
       points.push({ runs: line, model, support, step, mean: mean(values), low, high, seeds: values.length });
@@ -149,12 +149,12 @@ recombine.curves = (() => {
     const { metric } = question;
     const names = question.names.filter((name) => recombine.runs.all.has(name));
     await read(names, question, () => turn === mine);
-    if (turn !== mine) return undefined; // something else is wanted by now
+    if (turn !== mine) return undefined; // a newer plot has been requested
     const lines = gathered(names, question).map((line) => ({ ...line, points: pointsOf(line) })).filter((line) => line.points.length);
     const points = lines.flatMap((line) => line.points);
     say("below", "");
-    if (!points.length) return unplot("curves", names.length ? "Nothing was measured yet." : "Select runs to see their curves.");
-    // What is below the plot is left out of it, and a line begins where it comes in: held at the edge, it would lie.
+    if (!points.length) return unplot("curves", names.length ? "Nothing has been measured yet." : "Select runs to see their curves.");
+    // Points below the plot are left out, so a line starts where it enters. Drawn at the edge, they would mislead.
     const low = metric === "loss" ? Math.min(...points.map((point) => point.mean)) / 2 : lowest(points);
     const within = (value) => Math.max(low, metric === "loss" ? value : Math.min(1, value));
     const inside = points.filter((point) => point.mean >= low)
@@ -172,7 +172,7 @@ recombine.curves = (() => {
       models: [...new Set(points.map((point) => point.model))].sort(), supports: new Set(points.map((point) => point.support)).size,
       metric, intervals: points.some((point) => point.low !== null), few: points.length <= FEW_POINTS, low, alike,
     });
-    const words = `At the end of what was measured: ${listed(lines, (line) => `${last(line)} at step ${line.points.at(-1).step.toLocaleString("en")}`)}`;
+    const words = `Latest values: ${listed(lines, (line) => `${last(line)} at step ${line.points.at(-1).step.toLocaleString("en")}`)}`;
     return plot("curves", spec, alike.length ? { points: inside, symbols } : { points: inside }, { rows: points, about: metric, words });
   }
 

@@ -1,11 +1,11 @@
 "use strict";
-// Compose a task, and see what trained models make of it.
+// Compose a task, and see how trained models solve it.
 (() => {
   const { byId, element, ask, say, number, theta, subscript, modulesOf, writeAddress, trouble } = recombine;
   const MOST_OPTIONS = 200;
-  const TRUE = "true"; // instead of a latent's numbers: what the task's own latent maps to
+  const TRUE = "true"; // in place of numbers: the image of the task's true latent
   const state = { runs: ["", ""], weights: [], length: null, draw: 0, teacher: 0, fresh: null, direction: 0, latents: [null, null] };
-  let described = null; // of the two runs
+  let described = null; // descriptions of the chosen runs' models
   let key = "";
   let answer = null;
   let names = [];
@@ -15,7 +15,7 @@
   const labels = () => answer.models.map((one, i) => (answer.models.length === 2 && answer.models[0].model === answer.models[1].model ? `${one.model} (${i + 1})` : one.model));
   const maskOf = (weights) => weights.map((weight) => (weight > 0 ? "1" : "0")).join("");
 
-  // Which task it is, for the names of what is saved.
+  // A description of the task, for the names of saved files.
   const about = () => [maskOf(state.weights), `n${state.length}`, `draw${state.draw}`, ...(state.fresh === null ? [] : [`fresh${state.fresh}`]), ...(answer.models.some((one) => one.used) ? [state.latents.includes(TRUE) ? "latent-true" : "latent-moved"] : [])].join("_");
 
   function save() {
@@ -32,22 +32,22 @@
     const able = [...recombine.runs.all.values()].filter((run) => run.model && run.model !== "informed" && run.playable);
     names = able.map((run) => run.name).sort(naming.compare);
     if (!state.runs[0]) {
-      // A pair of the paper's two models that differ in nothing else.
+      // Default: one of each of the paper's two models, with the same support, seed, sizes and study.
       const done = able.filter((run) => run.state === "done");
       const mates = (one) => done.filter((run) => run !== one && run.model === "hypertransformer" && run.support === one.support && run.seed === one.seed && sizes(run.name) === sizes(one.name) && run.study === one.study);
       const first = done.filter((run) => run.model === "transformer").sort((a, b) => (b.support === "connected+") - (a.support === "connected+") || b.step - a.step).find((run) => mates(run).length) ?? done[0] ?? able[0];
       state.runs = [first?.name ?? "", (first && mates(first)[0]?.name) ?? ""];
     }
-    // Two models are shown the same task, so their tasks have the same sizes.
+    // Both models get the same task, so they must have been trained with the same sizes.
     const isHere = (name) => recombine.runs.all.has(name);
     const alike = names.filter((name) => sizes(name) === sizes(state.runs[0]));
     if (isHere(state.runs[1]) && isHere(state.runs[0]) && !alike.includes(state.runs[1])) state.runs[1] = "";
     state.runs.forEach((name, i) => {
       const select = byId(`run${i}`);
-      // What was chosen stays, and is not exchanged for another, when its directory goes.
+      // A chosen run stays chosen, even if its directory disappears.
       const some = [...(i ? [""] : []), ...(i ? alike : names)];
       const options = name && !some.includes(name) ? [...some, name] : some;
-      const text = (one) => (one === "" ? "none" : some.includes(one) ? one : `${one} (not here)`);
+      const text = (one) => (one === "" ? "none" : some.includes(one) ? one : `${one} (missing)`);
       if (JSON.stringify([...select.options].map((option) => option.text)) !== JSON.stringify(options.map(text))) {
         select.replaceChildren(...options.map((one) => element("option", { value: one, text: text(one) })));
       }
@@ -55,7 +55,7 @@
     });
   }
 
-  // With a first model of other sizes comes a second of those sizes: the same model as before, as near to the first as there is.
+  // When the first run changes to other sizes, change the second: the same model, as similar to the first as possible.
   function follow() {
     const [first, second] = state.runs.map((name) => recombine.runs.all.get(name));
     if (!first || !second || sizes(first.name) === sizes(second.name)) return;
@@ -65,12 +65,12 @@
       .sort((a, b) => likeness(b) - likeness(a))[0]?.name ?? "";
   }
 
-  // What is composed, only once it is known of what.
+  // Enable the form once the models are described.
   function allow(on) {
     document.querySelectorAll("#task > fieldset:not(:first-of-type), #sliders fieldset, #direction").forEach((field) => { field.disabled = !on; });
   }
 
-  // Whose teacher labels the task: its support is what the graph shows.
+  // The model whose teacher labels the task. The graph shows its support.
   const teaching = () => described[state.teacher] ?? described[0];
   const kindOf = (mask) => {
     const { masks } = teaching();
@@ -78,7 +78,7 @@
   };
 
   function slider(label, name, value, low, high, change) {
-    const shown = element("span", { class: "value", "aria-hidden": "true", text: number(value, 2) }); // the slider itself says it
+    const shown = element("span", { class: "value", "aria-hidden": "true", text: number(value, 2) }); // the slider announces its value itself
     const range = element("input", { type: "range", min: low, max: high, step: (high - low) / 100, value, "aria-label": name });
     range.addEventListener("input", () => {
       shown.textContent = number(Number(range.value), 2);
@@ -102,11 +102,11 @@
         tellLatent();
         update();
       })] : [])));
-    byId("weights").querySelectorAll("input").forEach((range) => { range.disabled = active < 2; }); // one alone is all of it
+    byId("weights").querySelectorAll("input").forEach((range) => { range.disabled = active < 2; }); // a single weight has no effect
     tellLatent();
   }
 
-  // Half-way from a point of the simplex to the mask's corner, as the paper's Algorithm 1 has it.
+  // The average of a point of the simplex and the mask, as in the paper's Algorithm 1.
   function tellLatent() {
     const sum = state.weights.reduce((total, weight) => total + weight, 0);
     const active = state.weights.filter((weight) => weight > 0);
@@ -117,7 +117,7 @@
     });
   }
 
-  // What was moved was inferred from another task; the true one is there for every task.
+  // Discard latents that were moved by hand: they belong to the previous task. The true latent exists for every task.
   function forgetMoved() {
     state.latents = state.latents.map((latent) => (latent === TRUE ? TRUE : null));
   }
@@ -136,12 +136,12 @@
     byId("length").setAttribute("aria-valuetext", `${state.length} examples`);
   }
 
-  // With one teacher for both models there is one to choose, and fresh ones.
+  // If both models have the same teacher, the choice is between it and fresh ones.
   function drawTeacher() {
     const two = described.length === 2 && described[0].teacher !== described[1].teacher;
     if (!two) state.teacher = 0;
     byId("teacher-second").hidden = !two;
-    byId("teacher-first").textContent = two ? "the first model's" : "the one it trained on";
+    byId("teacher-first").textContent = two ? "the first model's" : "the one it was trained on";
     document.querySelector(`input[name=teacher][value=${state.fresh === null ? ["run", "second"][state.teacher] : "fresh"}]`).checked = true;
     byId("reteach").hidden = state.fresh === null;
   }
@@ -175,7 +175,7 @@
     described = null;
     try {
       const { models } = await ask("/api/models", chosen().map((name) => ["run", name]));
-      if (JSON.stringify(chosen()) !== now) return; // others are chosen by now, and asked about
+      if (JSON.stringify(chosen()) !== now) return; // other models have been chosen meanwhile
       described = models;
     } catch (error) {
       if (JSON.stringify(chosen()) !== now) return;
@@ -188,21 +188,21 @@
     allow(true);
   }
 
-  const KINDS = { trained: ["good", "trained on"], held_out: ["bad", "held out"], other: ["open", "neither trained on nor held out"], control: ["open", "a stranger's modules"] };
+  const KINDS = { trained: ["good", "trained on"], held_out: ["bad", "held out"], other: ["open", "neither trained on nor held out"], control: ["open", "another teacher's modules"] };
 
   let announcing = null;
   function summary() {
     const badge = (kind) => element("span", { class: `badge ${KINDS[kind][0]}`, text: kind === "control" && state.fresh !== null ? "a fresh teacher" : KINDS[kind][1] });
-    const kinds = new Set(answer.models.map((one) => one.kind)); // two models may have trained on different supports
+    const kinds = new Set(answer.models.map((one) => one.kind)); // the two models may have different supports
     byId("summary").replaceChildren(...(kinds.size === 1 ? [badge(answer.models[0].kind)] : []),
       ...answer.models.map((one, i) => element("span", {}, element("span", { class: `dot ${i ? "second" : "first"}`, "aria-hidden": "true" }),
         `${labels()[i]} R² `, element("strong", { text: number(one.r2) }), ...(one.used ? [" ", element("span", { class: "badge open", text: state.latents[i] === TRUE ? "true latent" : "latent moved" })] : []), ...(kinds.size > 1 ? [" ", badge(one.kind)] : []))),
       element("span", { class: "soft", text: `ridge on the context: R² ${number(answer.ridge)}` }));
-    clearTimeout(announcing); // once nothing moves any more, and not on the way there
+    clearTimeout(announcing); // announce only when the numbers have settled
     announcing = setTimeout(() => say("announced", [...byId("summary").children].map((part) => part.textContent).join(", ")), 900);
   }
 
-  // A model with a latent of its own: what it inferred, to be moved. Made once, and then moved along, except under a hand.
+  // Sliders for the inferred latent of each model that has one. Created once, then updated, except while being dragged.
   let moving = "";
   function sliders() {
     const able = answer.models.map((one, i) => (one.inferred && described[i].latent_dim ? one.inferred : null));
@@ -211,15 +211,15 @@
       moving = made;
       byId("sliders").replaceChildren(...able.flatMap((one, i) => (one
         ? [element("fieldset", { "data-model": i }, element("legend", { text: `Latent of ${labels()[i]}` }),
-          element("p", { class: "key", text: "Move it, and the prediction moves: the rest of the model only executes it. Its entries are the model's own: ẑ₁ is not the weight of θ₁." }),
+          element("p", { class: "key", text: "Move a slider to change the latent and, with it, the prediction. The entries are the model's own: ẑ₁ is not the weight of θ₁." }),
           ...one.map((value, j) => slider(`ẑ${subscript(j)}`, `inferred latent, entry ${j + 1}`, value, -1, 1, (moved) => {
             state.latents[i] = Array.isArray(state.latents[i]) ? [...state.latents[i]] : [...(answer.models[i].used ?? answer.models[i].inferred)];
             state.latents[i][j] = Number(moved.toFixed(4));
             update();
           })),
           element("div", { class: "choices" }, ...[
-            ["As inferred", null, "What the model infers from the context"],
-            ["The true one", TRUE, "What the task's own latent maps to; the map is fitted on masks trained on"],
+            ["As inferred", null, "The latent that the model infers from the context"],
+            ["The true one", TRUE, "The image of the task's true latent, by a map fitted on trained masks"],
           ].map(([text, latent, title]) => element("button", { type: "button", text, title, onclick: () => { state.latents[i] = latent; update(); } }))))]
         : [])));
     }
@@ -229,10 +229,10 @@
       const [asInferred, theTrue] = document.querySelectorAll(`#sliders [data-model="${i}"] button`);
       asInferred.setAttribute("aria-pressed", state.latents[i] === null);
       theTrue.setAttribute("aria-pressed", state.latents[i] === TRUE);
-      theTrue.disabled = !answer.models[i].true; // there is none of a stranger's modules
+      theTrue.disabled = !answer.models[i].true; // unknown for another teacher's modules
       const reach = Math.max(2, ...one.map(Math.abs), ...now.map(Math.abs)) * 1.5;
       document.querySelectorAll(`#sliders [data-model="${i}"] input`).forEach((range, j) => {
-        if (range === document.activeElement && Array.isArray(state.latents[i])) return; // somebody is moving it
+        if (range === document.activeElement && Array.isArray(state.latents[i])) return; // the user is dragging it
         Object.assign(range, { min: -reach, max: reach, step: reach / 50, value: now[j] });
         range.nextSibling.textContent = number(now[j], 2);
       });
@@ -241,7 +241,7 @@
 
   let asking = false;
   let again = false;
-  // One question at a time; of those that come meanwhile, only the last is asked.
+  // One request at a time. Of the requests that arrive meanwhile, only the last is sent.
   async function update() {
     if (!described) return;
     save();
@@ -252,7 +252,7 @@
     asking = true;
     const results = document.querySelector(".results");
     const busy = setTimeout(() => results.setAttribute("aria-busy", "true"), 250);
-    const waiting = setTimeout(() => say("waiting", "Still computing: the first answer at a context length takes longer, and where the machine is busy training, that goes first (serve's --share gives the models more)."), 4000);
+    const waiting = setTimeout(() => say("waiting", "Still computing. The first answer at each context length takes longer, and while this machine is training, training has priority (increase --share to change that)."), 4000);
     try {
       for (;;) {
         again = false;
@@ -262,7 +262,7 @@
           ["direction", state.direction], ["teacher_of", state.teacher], ...(state.fresh === null ? [] : [["fresh", state.fresh]]),
           ...state.latents.flatMap((one, i) => (one && state.runs[i] ? [[`latent${i}`, one.toString()]] : [])),
         ]);
-        if (!described) return; // others are chosen, and asked once they are loaded
+        if (!described) return; // other models have been chosen; they are asked once they are loaded
         if (again || described !== of) continue;
         answer = found;
         break;
@@ -275,7 +275,7 @@
       document.documentElement.dataset.answers = String(Number(document.documentElement.dataset.answers ?? 0) + 1);
     } catch (error) {
       trouble(error.message);
-      results.classList.add("stale"); // what is shown answers an earlier question
+      results.classList.add("stale"); // the results shown belong to an earlier task
     } finally {
       asking = false;
       clearTimeout(busy);
@@ -299,13 +299,13 @@
       state.fresh = integer(parameters.get("fresh"));
       state.direction = integer(parameters.get("direction")) ?? 0;
       state.latents = ["latent0", "latent1"].map((name) => (parameters.get(name) === TRUE ? TRUE : numbers(parameters.get(name))));
-      key = ""; // the form is to show what was restored
+      key = ""; // so that the form shows the restored state
       fillRuns();
     },
     save,
     async show() {
       if (!chosen().length) {
-        byId("summary").replaceChildren(element("p", { text: "No trained model here: a run needs a checkpoint, or parameters that were exported with it." }));
+        byId("summary").replaceChildren(element("p", { text: "There is no trained model here. A run needs a checkpoint, or must have been exported with its parameters." }));
         allow(false);
         return;
       }
@@ -315,9 +315,9 @@
     news({ changed, gone }) {
       const before = chosen().length;
       if (gone.length || changed.some((run) => names.includes(run.name) !== Boolean(run.playable))) fillRuns();
-      if (!before && chosen().length && !byId("explore").hidden) recombine.explore.show().catch((error) => trouble(error.message)); // the first
+      if (!before && chosen().length && !byId("explore").hidden) recombine.explore.show().catch((error) => trouble(error.message)); // the first model has appeared
       const lost = gone.filter((name) => state.runs.includes(name));
-      if (lost.length && !byId("explore").hidden) trouble(`${lost.join(", ")}: no longer here. What is shown was computed before.`);
+      if (lost.length && !byId("explore").hidden) trouble(`${lost.join(", ")}: removed. The results shown were computed before.`);
     },
   };
 

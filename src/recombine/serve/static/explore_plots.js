@@ -1,5 +1,5 @@
 "use strict";
-// What the explorer draws of an answer. `names` are what its models are called, `runs` their runs.
+// Draws the explorer's plots of an answer. `names` are the labels of its models, `runs` the names of their runs.
 (() => {
   const { plot, unplot, number, theta, tone } = recombine;
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -10,7 +10,7 @@
   function scatter({ answer, names, runs, about }) {
     const points = answer.models.flatMap((one, i) => one.y.map((y, j) => ({ query: j + 1, truth: answer.truth.y[j], predicted: y, model: names[i], run: runs[i] })));
     const all = points.flatMap(({ truth, predicted }) => [truth, predicted]);
-    const scale = { zero: false, nice: true }; // both from the diagonal, whose ends are the least and the greatest value
+    const scale = { zero: false, nice: true }; // both axes follow the diagonal, which spans all values
     const words = answer.models.map((one, i) => `${names[i]}: R² ${number(one.r2)}`).join("; ");
     return plot("scatter", {
       ...base, height: 280,
@@ -41,12 +41,12 @@
   }
 
   function latent({ answer, names, runs, about }) {
-    // A probe reads the modules of the teacher that its model was trained on: of a stranger's there is nothing to compare.
+    // A probe decodes the weights of its model's own modules. For another teacher there is nothing to compare.
     const comparable = answer.models.map((one) => one.kind !== "control" && one.decoded);
     if (!comparable.some(Boolean)) {
       return unplot("latent", answer.models.some((one) => one.decoded)
-        ? "The latent weighs the modules of one teacher. Of another teacher's modules these models know nothing, so there is nothing to compare."
-        : "These models show no residual stream to decode the latent from.");
+        ? "The latent weighs the modules of one teacher. These models were trained on another teacher, so there is nothing to compare."
+        : "These models return no residual stream from which to decode the latent.");
     }
     const rows = answer.latent.map((value, i) => ({ module: i + 1, value, model: "truth", deviation: null }));
     comparable.forEach((decoded, i) => decoded && decoded.forEach((value, j) => rows.push({ module: j + 1, value, model: names[i], deviation: answer.models[i].deviation[j], run: runs[i] })));
@@ -73,7 +73,7 @@
     const cells = answer.models.flatMap((one, i) => (one.attention ?? []).flatMap((heads, layer) => heads.flatMap((weights, head) =>
       weights.map((weight, token) => ({ model: names[i], run: runs[i], layer: layer + 1, head: head + 1, token: token + 1, weight })))))
       .map((cell) => ({ ...cell, row: `${cell.model}, layer ${cell.layer}, head ${cell.head}` }));
-    if (!cells.length) return unplot("attention", "These models show no attention.");
+    if (!cells.length) return unplot("attention", "These models return no attention weights.");
     const rows = [...new Set(cells.map((cell) => cell.row))];
     const most = rows.map((row) => cells.filter((cell) => cell.row === row).reduce((a, b) => (b.weight > a.weight ? b : a)));
     const words = most.map((cell) => `${cell.row}: most on token ${cell.token}, ${number(cell.weight, 2)}`).join("; ");

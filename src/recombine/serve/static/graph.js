@@ -1,6 +1,6 @@
 "use strict";
-// The modules on a circle. A line joins two that some mask combines; a ring is dashed where a module alone is held out.
-// The combination that is chosen is drawn over it: a line, or the shape that joins its modules.
+// Draws the modules on a circle. A line joins two modules that some mask combines. A dashed ring marks a single module
+// that is held out. The chosen combination is drawn on top, as a line or a polygon.
 recombine.drawGraph = (() => {
   const { byId, theta, modulesOf } = recombine;
   const [WIDTH, HEIGHT, RADIUS] = [270, 250, 100];
@@ -11,7 +11,7 @@ recombine.drawGraph = (() => {
     return made;
   }
 
-  // Of pairs of modules, and of modules alone, what they are: trained on, if any mask is.
+  // Whether each pair of modules, and each single module, is trained on (if any mask with it is) or held out.
   function kinds(masks) {
     const pairs = new Map();
     const alone = new Map();

@@ -1,10 +1,10 @@
 "use strict";
-// Which view is shown, dark or light, and the line to the server.
+// Switches between the views and between dark and light, and listens to the server's events.
 (() => {
   const { byId, ask, readAddress, say, shared, trouble } = recombine;
   const views = { runs: recombine.runs, explore: recombine.explore };
 
-  // `anew`: somebody has followed a link; what it says goes before what was there. The views' own links say nothing.
+  // `anew`: the user has followed a link, whose parameters replace the current state. The links of the views have none.
   async function show(anew = false) {
     const [view, parameters] = readAddress();
     const name = Object.hasOwn(views, view) ? view : "runs";
@@ -24,7 +24,7 @@
     }
   }
 
-  // A page that nobody sees does not listen (a browser has few lines to one server), and catches up when it is seen again.
+  // A hidden page does not listen, because a browser allows few connections per server. It catches up when shown again.
   let source = null;
   let number = 0;
   let retry = null;
@@ -36,7 +36,7 @@
     source.onopen = () => say("live", "live");
     source.onerror = () => {
       say("live", "not connected; trying again …");
-      if (source.readyState === EventSource.CLOSED) retry = setTimeout(follow, 3000); // the browser has given up
+      if (source.readyState === EventSource.CLOSED) retry = setTimeout(follow, 3000); // the browser does not retry by itself
     };
     source.onmessage = (event) => {
       const news = JSON.parse(event.data);
@@ -53,7 +53,7 @@
   document.querySelectorAll("form").forEach((form) => form.addEventListener("submit", (event) => event.preventDefault()));
   addEventListener("hashchange", () => started && show(true));
   byId("skip").addEventListener("click", (event) => {
-    event.preventDefault(); // the address is the view's
+    event.preventDefault(); // the part after # belongs to the view
     byId("content").focus();
   });
 

@@ -1,16 +1,16 @@
 "use strict";
-// The table of runs: what is filtered, sorted and selected; and in what two of them differ.
+// The table of runs: filtering, sorting, selecting; and the difference between two runs.
 (() => {
   const { byId, element, ask, say, number, writeAddress, trouble, curves, claims } = recombine;
   const runs = new Map();
   const rows = new Map();
-  const MANY_PICKED = 24; // of a study, without being asked
+  const MANY_PICKED = 24; // runs of a study that are selected by default
   const state = { filter: "", sort: "name", down: false, picked: new Set(), metric: "ood", means: true, study: "" };
   let sweeps = [];
 
   const naming = new Intl.Collator("en", { numeric: true });
   const words = (run) => [run.name, run.model, run.support, run.state].join(" ").toLowerCase();
-  // Every word has to be there; with a minus before it, must not.
+  // Every word must occur; a word with a minus before it must not.
   const fits = (text, word) => (/^-./.test(word) ? !text.includes(word.slice(1)) : text.includes(word));
   const shown = (run) => state.filter.toLowerCase().split(/\s+/).every((word) => fits(words(run), word));
 
@@ -55,7 +55,7 @@
     return state.down ? -way : way;
   }
 
-  // The rows that the filter lets through, in order: the first of them, and more as somebody scrolls down.
+  // The rows that match the filter, in order: the first ones, and more when the user scrolls down.
   const MANY = 60;
   let most = MANY;
   function arrange() {
@@ -65,7 +65,7 @@
     if (body.rows.length !== now.length || now.some((row, i) => body.rows[i] !== row)) {
       const focused = document.activeElement;
       body.replaceChildren(...now);
-      now.forEach((row, i) => row.setAttribute("aria-rowindex", i + 2)); // the first is the head's
+      now.forEach((row, i) => row.setAttribute("aria-rowindex", i + 2)); // row 1 is the header
       if (focused !== document.activeElement && focused.isConnected) focused.focus({ preventScroll: true });
     }
     byId("table").setAttribute("aria-rowcount", visible.length + 1);
@@ -98,7 +98,7 @@
     ]);
   }
 
-  // The study's first runs, and those that come, until somebody selects otherwise.
+  // Select the first runs of the study, and new ones as they appear, until the user selects others.
   let follows = false;
   function follow() {
     for (const run of runs.values()) if (run.study === state.study && state.picked.size < MANY_PICKED) state.picked.add(run.name);
@@ -133,7 +133,7 @@
       return;
     }
     const { fields } = await ask("/api/difference", [["one", picked[0]], ["other", picked[1]]]);
-    if ([...state.picked].join("\n") !== picked.join("\n")) return; // others are picked by now
+    if ([...state.picked].join("\n") !== picked.join("\n")) return; // other runs have been selected meanwhile
     const lines = Object.entries(fields).map(([name, [one, other]]) =>
       element("tr", {}, element("th", { scope: "row", text: name }), element("td", { text: one }), element("td", { text: other })));
     place.replaceChildren(lines.length
@@ -148,7 +148,7 @@
     for (const run of runs.values()) counts.set(run.study, (counts.get(run.study) ?? 0) + 1);
     const names = [...counts.keys()].sort();
     const select = byId("study");
-    const swept = new Set(sweeps.map((sweep) => sweep.name)); // of whose configurations claims cannot be judged together
+    const swept = new Set(sweeps.map((sweep) => sweep.name)); // claims cannot be judged on the configurations of a sweep
     if (!names.includes(state.study)) state.study = [...names].sort((a, b) => swept.has(a) - swept.has(b) || counts.get(b) - counts.get(a))[0] ?? "";
     if (JSON.stringify([...select.options].map((option) => option.value)) !== JSON.stringify(names)) {
       select.replaceChildren(...names.map((name) => element("option", { value: name, text: name === "." ? "this directory" : name })));
@@ -198,7 +198,7 @@
         if (!row) continue;
         fill(row, run);
         if (some.length > 50) continue;
-        row.classList.add("fresh"); // for a moment
+        row.classList.add("fresh"); // highlighted for a moment
         setTimeout(() => row.classList.remove("fresh"), 800);
       }
       sweeps = now;
