@@ -19,6 +19,7 @@ ORDER = (
     "checks",
     "below",
     "files",
+    "fork",
     "code_digest",
     "numerics",
     "stream",
