@@ -19,6 +19,7 @@ ORDER = (
     "checks",
     "no_links",
     "files",
+    "fork",
     "code_digest",
     "numerics",
     "stream",

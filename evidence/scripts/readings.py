@@ -144,7 +144,7 @@ def _outside_both(run: StoredRun) -> StoredRun:
     for one in reference_masks():
         if (one["support"], one["seed"]) == (run.support, run.seed):
             masks = convert(one["masks"], dict[str, MaskScore])
-            r2 = outside_both(SplitScore(0.0, 0.0, None, 0.0, masks))
+            r2 = outside_both(SplitScore(0.0, 0.0, None, 0.0, masks=masks))
             known = references[one["reference"]]
             assert known.ood is not None
             references[one["reference"]] = msgspec.structs.replace(known, ood=msgspec.structs.replace(known.ood, r2=r2))

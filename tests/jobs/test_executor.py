@@ -13,13 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from recombine.config.toml import write_toml
+from recombine.config.preset import preset_config
+from recombine.config.toml import override, write_toml
 from recombine.jobs.executor.local import next_job, run_jobs
 from recombine.jobs.protocol import MOST_SHAPES, After, Job, JobPart, keep_shape
 from recombine.run.python_process import python_command
 from recombine.run.signals import StopSignal
 from recombine.storage.writer import RunDirectory
 from tests.reliability.small_run import small_config
+from tests.reliability.user_model import write_model
 
 
 def train_job(path: Path, after: Sequence[After] = (), **changes) -> Job:
@@ -50,6 +52,30 @@ def test_a_killed_worker_costs_no_job(tmp_path: Path, signum: signal.Signals) ->
             os.kill(status_process(tmp_path / "run"), signum)
     assert killed
     assert kinds.count("started") == 2
+    assert kinds[-1] == "done"
+
+
+def test_a_process_that_outlives_a_killed_worker_costs_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user's model forked it, and it has the worker's stderr: nobody waits for that to end."""
+    code = "import os, time\ndef leave():\n    time.sleep(600)\n    os._exit(0)\n"
+    fork = f"child = os.fork() or leave()\nopen({str(tmp_path / 'children')!r}, 'a').write(f'{{child}} ')"
+    model = write_model(tmp_path, "outlived", code, on_call=fork)
+    config = override(preset_config("smoke", model), {"optimizer": {"num_steps": 6_000}, "measure": {"episodes": 8}})
+    job = Job(name="run", kind="train", parts=(JobPart(write_toml(config), str(tmp_path / "run")),), custom=model)
+    monkeypatch.chdir(tmp_path)
+    kinds = []
+    try:
+        for event in run_jobs([job], 1, StopSignal()):
+            if event.news.kind == "progress" and (event.news.step or 0) > 0 and "killed" not in kinds:
+                kinds.append("killed")
+                os.kill(status_process(tmp_path / "run"), signal.SIGKILL)
+            kinds.append(event.news.kind)
+        for child in (tmp_path / "children").read_text().split():
+            os.kill(int(child), 0)  # it is alive
+    finally:
+        for child in (tmp_path / "children").read_text().split():
+            os.kill(int(child), signal.SIGKILL)
+    assert kinds.count("killed") == 1
     assert kinds[-1] == "done"
 
 

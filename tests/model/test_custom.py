@@ -1,6 +1,7 @@
 """Custom models: imported only if the command names them, and checked before training."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -77,6 +78,13 @@ class Half(Mean):
         self.scale = jnp.ones((), jnp.bfloat16)
 
 
+class KeepsKey(Mean):
+    key: jax.Array
+
+    def __init__(self, config, *, key):
+        self.scale, self.key = jnp.ones(()), key
+
+
 class Looks(Mean):
     """What is decided while it is built must not depend on what is drawn."""
 
@@ -142,13 +150,115 @@ number = 3
 '''
 
 
+RANDOM = '''
+import random
+import time
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from my_models import Mean
+from recombine.model.interface import Output, Trace
+
+
+def drawn():
+    return np.random.normal(size=()).astype(np.float32)
+
+
+@jax.jit
+def with_a_constant(y):
+    return y + drawn()
+
+
+class DrawsParameters(Mean):
+    def __init__(self, config, *, key):
+        self.scale = jnp.asarray(drawn())
+
+
+class SeedsWithTheClock(Mean):
+    def __init__(self, config, *, key):
+        self.scale = jax.random.normal(jax.random.key(time.time_ns() % 2**31))
+
+
+class DrawsSetting(Mean):
+    shift: float = eqx.field(static=True)
+
+    def __init__(self, config, *, key):
+        self.scale, self.shift = jnp.ones(()), random.random()
+
+    def __call__(self, context_x, context_y, query_x):
+        return Output(self.scale * context_y.mean() + self.shift, Trace())
+
+
+class DrawsInCall(Mean):
+    def __call__(self, context_x, context_y, query_x):
+        return Output(self.scale * context_y.mean() + drawn(), Trace())
+
+
+class DrawsInItsOwnProgram(Mean):
+    def __call__(self, context_x, context_y, query_x):
+        return Output(self.scale * with_a_constant(context_y.mean()), Trace())
+
+
+class DrawsWhileItRuns(Mean):
+    def __call__(self, context_x, context_y, query_x):
+        noise = jax.pure_callback(drawn, jax.ShapeDtypeStruct((), jnp.float32))
+        return Output(self.scale * context_y.mean() + noise, Trace())
+
+
+class DrawsInTrace(Mean):
+    def __call__(self, context_x, context_y, query_x):
+        return Output(self.scale * context_y.mean(), Trace(latent=context_y[:2] + drawn()))
+
+
+class DrawsInExecute(Mean):
+    def __call__(self, context_x, context_y, query_x):
+        return Output(self.scale * context_y.mean(), Trace(latent=context_y[:2]))
+
+    def execute(self, z, x):
+        return z.sum() + drawn()
+
+
+class ChangesShape(Mean):
+    parts: list
+    count = 0
+
+    def __init__(self, config, *, key):
+        ChangesShape.count += 1
+        self.scale, self.parts = jnp.ones(()), [jnp.ones(2)] * ChangesShape.count
+
+
+class Determined(Mean):
+    """Everything that looks as if it could differ, and does not."""
+
+    activation: object
+    table: np.ndarray
+
+    def __init__(self, config, *, key):
+        keys = jax.random.split(key)
+        self.scale = jax.random.normal(keys[0])
+        self.activation = lambda x: jnp.tanh(x) + 0.0
+        self.table = np.random.default_rng(0).normal(size=3).astype(np.float32)
+
+    def __call__(self, context_x, context_y, query_x):
+        one = jax.pure_callback(lambda: np.float32(1), jax.ShapeDtypeStruct((), jnp.float32))
+        noise = jax.random.normal(jax.random.key(3))
+        nothing = np.float32(np.nan) * self.table  # not equal to itself
+        return Output(one * self.scale * self.activation(context_y.mean()) + noise, Trace(latent=jnp.asarray(nothing)))
+'''
+
+
 @pytest.fixture
 def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The name of a module of models, importable from the current directory."""
     (tmp_path / "my_models.py").write_text(MODELS)
+    (tmp_path / "my_random_models.py").write_text(RANDOM)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
-    monkeypatch.delitem(sys.modules, "my_models", raising=False)
+    for name in ("my_models", "my_random_models"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     return "my_models"
 
 
@@ -164,6 +274,7 @@ def own_config(kind: str, **options) -> Config:
         ("BareNumber", "it must return Output(y, Trace())"),
         ("NoParameters", "has no parameters"),
         ("Half", "bfloat16, not float32"),
+        ("KeepsKey", ".key is a random key, which cannot be saved"),
         ("Plain", "not an equinox.Module"),
         ("NoGradient", "every gradient is 0"),
         ("NotFinite", "predicts nan before it is trained"),
@@ -183,6 +294,30 @@ def test_a_wrong_signature_is_one_clear_line(models: str, name: str, complaint: 
         check_custom(own_config(f"{models}:{name}"))
     assert complaint in str(caught.value)
     assert f"{models}:{name}" in str(caught.value)
+
+
+RANDOM_CLASSES = [name for name in re.findall(r"^class (\w+)", RANDOM, re.MULTILINE) if name != "Determined"]
+
+
+@pytest.mark.parametrize("name", RANDOM_CLASSES)
+def test_a_model_that_is_another_one_each_time_is_refused(models: str, name: str) -> None:
+    """Each program that is compiled of it would have other constants: the measured model is not the trained one."""
+    kind = f"my_random_models:{name}"
+    import_model(kind)
+    with pytest.raises(InputError, match=kind):
+        check_custom(own_config(kind))
+
+
+def test_a_model_that_is_the_same_each_time_is_not(models: str) -> None:
+    import_model("my_random_models:Determined")
+    check_custom(own_config("my_random_models:Determined"))
+
+
+def test_a_random_model_is_refused_before_anything_is_written(models: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["train", "--model", "my_random_models:DrawsInCall", "--preset", "smoke", "--out", "run"]
+    assert main(command) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not Path("run").exists()
 
 
 @pytest.mark.parametrize(

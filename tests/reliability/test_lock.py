@@ -1,7 +1,12 @@
 """A run directory has one writer at a time, and a directory of many runs one coordinator."""
 
+import os
 import signal
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,6 +17,7 @@ from recombine.storage.locking import coordinating
 from recombine.storage.writer import RunDirectory
 from tests.reliability.commands import command, complete, start
 from tests.reliability.small_run import finish
+from tests.reliability.user_model import write_model
 
 
 def test_the_second_is_told_who_holds_it(tmp_path: Path) -> None:
@@ -48,6 +54,107 @@ def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
     process.communicate()
     with RunDirectory(path):
         pass
+
+
+@pytest.fixture
+def children(tmp_path: Path) -> Iterator[Path]:
+    """A file to which processes write their numbers; they are ended with the test."""
+    path = tmp_path / "children"
+    path.touch()
+    yield path
+    for number in path.read_text().split():
+        with suppress(ProcessLookupError):
+            os.kill(int(number), signal.SIGKILL)
+
+
+FORKS = {
+    "fork": "child = os.fork() or sleep()",
+    "multiprocessing": "child = start(multiprocessing.get_context('fork').Process(target=sleep))",
+    "subprocess": "child = subprocess.Popen(['sleep', '600']).pid",
+}
+FORKING = """
+import multiprocessing
+import os
+import subprocess
+import time
+import warnings
+
+warnings.simplefilter("ignore")  # JAX's, of a fork
+
+
+def sleep():
+    time.sleep(600)
+    os._exit(0)
+
+
+def start(process):
+    process.start()
+    return process.pid
+
+
+def leave_child():
+    {fork}
+    with open({children!r}, "a") as file:
+        file.write(f"{{child}}\\n")
+"""
+
+
+@pytest.mark.parametrize(
+    "fork", ["fork", *(pytest.param(name, marks=pytest.mark.slow) for name in ("multiprocessing", "subprocess"))]
+)
+def test_a_process_that_a_user_model_forked_has_no_lock(tmp_path: Path, children: Path, fork: str) -> None:
+    """It outlives the holder, which is killed; the run resumes beside it."""
+    code = FORKING.format(fork=FORKS[fork], children=str(children))
+    model = write_model(tmp_path, f"forking_{fork}", code, on_call="leave_child()")
+    path = tmp_path / "run"
+    command = ["train", "--model", model, "--preset", "smoke", "--out", str(path)]
+    command += ["--set", "optimizer.num_steps=1000000", "measure.episodes=16"]
+    holder = subprocess.Popen(
+        [sys.executable, "-m", "recombine", *command],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 120
+    while not (path / "metrics.jsonl").exists() or not (path / "metrics.jsonl").read_text():
+        assert holder.poll() is None, "it trains until it is killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    holder.kill()
+    holder.wait()
+    left = children.read_text().split()
+    assert left
+    os.kill(int(left[-1]), 0)  # it is alive: forked while the lock was held
+    with RunDirectory(path):
+        pass
+
+
+RETURNING_CHILD = """
+import os, sys
+from pathlib import Path
+from recombine.errors import InputError
+from recombine.storage.directory import RunDirectory
+
+with RunDirectory(Path(sys.argv[1])) as directory:
+    if not os.fork():
+        directory.write_status("failed", 0, 1)
+        os._exit(0)
+    if os.waitstatus_to_exitcode(os.wait()[1]) == 0:
+        sys.exit("the child has written")
+    try:
+        RunDirectory(Path(sys.argv[1])).__enter__()
+    except InputError:
+        sys.exit(0)
+    sys.exit("the child has freed its parent's lock")
+"""
+
+
+def test_a_forked_child_is_no_writer(tmp_path: Path) -> None:
+    """If it returns into our code, by an error say, it can write nothing, and leaves its parent the lock."""
+    command = [sys.executable, "-c", RETURNING_CHILD, str(tmp_path / "run")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "run" / "status.json").exists()
 
 
 def test_a_second_coordinator_is_refused(

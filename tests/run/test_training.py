@@ -36,8 +36,10 @@ def test_every_model_of_a_seed_is_scored_on_the_same_episodes() -> None:
 
 def query_inputs(**changes) -> dict[str, np.ndarray]:
     config = override(preset_config("smoke", "transformer"), {**CHANGES, **changes})
-    splits, probe = snapshot_episodes(config, config_teacher(config))
-    return {split: np.asarray(episodes.query_x) for split, episodes in {**splits, "probe": probe}.items()}
+    splits, probe, novel = snapshot_episodes(config, config_teacher(config))
+    assert novel is not None
+    every = {**splits, "probe": probe, "novel": novel.episodes}
+    return {split: np.asarray(episodes.query_x) for split, episodes in every.items()}
 
 
 def test_another_seed_is_scored_on_other_episodes() -> None:

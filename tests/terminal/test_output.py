@@ -1,12 +1,15 @@
-"""What commands print as JSON."""
+"""What commands print: JSON, and where it goes."""
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from recombine import terminal
 from recombine.terminal.output import print_json
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
@@ -42,3 +45,10 @@ def test_whole_numbers_stand_in_one_line(capsys: pytest.CaptureFixture[str]) -> 
         "  ]",
         "}",
     ]
+
+
+def test_every_console_is_for_results_or_on_stderr() -> None:
+    """A plain `Console()` prints where a user's model prints, and its table would be lost among that."""
+    for path in Path(terminal.__file__).parent.glob("*.py"):
+        for arguments in re.findall(r"\bConsole\((.*?)\)", path.read_text(encoding="utf-8")):
+            assert "stderr=True" in arguments or path.name == "output.py", path

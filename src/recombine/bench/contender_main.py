@@ -21,6 +21,7 @@ from recombine.bench.message import Answer, Failed, Missing, Order, Ready, Turn
 from recombine.bench.setting import MissingRequirement, Stepper
 from recombine.record.codec import decode, encode
 from recombine.run.machine import peak_memory
+from recombine.run.stdout import take_stdout
 
 
 def make_ready(order: Order) -> tuple[Ready, Stepper]:
@@ -80,12 +81,9 @@ def lines_until_the_end(source: IO[str]) -> Iterator[str]:
 
 
 def main() -> None:
-    # Libraries that print must not disturb the answers: their stdout is redirected to stderr.
-    with os.fdopen(os.dup(1), "w", encoding="utf-8") as out:
-        os.dup2(2, 1)
-        for answer in answers(lines_until_the_end(sys.stdin)):
-            out.write(encode(answer) + "\n")
-            out.flush()
+    out = take_stdout()  # libraries that print must not disturb the answers
+    for answer in answers(lines_until_the_end(sys.stdin)):
+        out.write(encode(answer) + "\n")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from recombine.cli.task import Task
 from recombine.cli.train import Train
 from recombine.errors import Failed, InputError
 from recombine.run.signals import Interrupted
-from recombine.terminal.output import complain, print_line
+from recombine.terminal.output import complain, keep_results_apart, print_line, results
 
 
 class UsageError(Exception):
@@ -45,13 +45,20 @@ Command = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command. Returns the exit code: 0 success, 1 failure, 2 wrong usage, 130 or 143 for a signal."""
+    """Run a command. Returns the exit code: 0 success, 1 failure, 2 wrong usage, 130 or 143 for a signal.
+
+    Without arguments, this is the process's own command, and its stdout is for the results.
+    """
+    own_process = arguments is None
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if arguments in (["--version"], ["-V"]):
         print_line(f"recombine {__version__}")
         return 0
     try:
-        parse(arguments).run()
+        command = parse(arguments)
+        if own_process:
+            keep_results_apart()
+        command.run()
     except (UsageError, InputError) as error:
         complain(str(error))
         return 2
@@ -62,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         complain("interrupted")
         return 130
     except BrokenPipeError:  # the reader of our output has closed it, like `head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), results().fileno())
         return 0
     except (Failed, OSError, MemoryError, ArithmeticError) as error:
         complain(str(error) or type(error).__name__)

@@ -19,14 +19,14 @@ from recombine.jobs.protocol import ERRORS, Job, News, failure, keep_shape
 from recombine.record.codec import BadRecord, decode, encode
 from recombine.run.machine import prepare
 from recombine.run.signals import Interrupted, run_interruptibly
+from recombine.run.stdout import take_stdout
 
 events: IO[str] = sys.stdout
 
 
 def main() -> int:
     global events
-    events = os.fdopen(os.dup(1), "w", encoding="utf-8")  # a custom model may print: redirect that to stderr
-    os.dup2(2, 1)
+    events = take_stdout()
     stay_nice()
     prepare(threads=1)
     jobs: queue.Queue[Job] = queue.Queue()
@@ -80,7 +80,6 @@ def _receive(jobs: "queue.Queue[Job]") -> None:
 
 def _tell(news: News) -> None:
     events.write(f"{encode(news)}\n")
-    events.flush()
 
 
 if __name__ == "__main__":

@@ -6,10 +6,10 @@ directory names a class that the command line does not, the run is refused.
 
 import inspect
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -22,6 +22,7 @@ from recombine.model.fast import fast_forward
 from recombine.model.interface import Output, Trace
 from recombine.model.named_module import ForeignName, import_named
 from recombine.model.trunk import TrunkModel
+from recombine.model.weights import named_arrays
 from recombine.numerics import exact_jit
 
 _imported: dict[str, Callable[..., Any]] = {}
@@ -66,7 +67,7 @@ def check_custom(config: Config) -> None:
     kind = config.model.kind
     where = f"{kind} must be built by Class(config, key=key) and called as model(context_x, context_y, query_x)"
     try:
-        model = exact_jit(build_custom)(config, key=jax.random.key(0))  # compiled, as for training
+        model = _build(config)
     except InputError:
         raise
     except (Exception, SystemExit) as error:
@@ -78,6 +79,9 @@ def check_custom(config: Config) -> None:
     for path, leaf in jax.tree_util.tree_leaves_with_path(model):
         if eqx.is_inexact_array(leaf) and leaf.dtype != jnp.float32:
             raise InputError("model", kind, f"parameter {jax.tree_util.keystr(path)} is {leaf.dtype}, not float32")
+        if eqx.is_array(leaf) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            name = jax.tree_util.keystr(path)
+            raise InputError("model", kind, f"{name} is a random key, which cannot be saved; jax.random.key_data can")
     inputs = [array[0] for array in _two_episodes(config, model)]
     try:
         if not callable(model):
@@ -91,17 +95,78 @@ def check_custom(config: Config) -> None:
         raise InputError("model", kind, f"returns {found}; it must return Output(y, Trace())")
     if _shape(output.y) != ():
         raise InputError("model", kind, f"its y has shape {_shape(output.y)}; it must be one number, ()")
+    _check_trace(kind, model, output.trace, inputs[2])
     try:
-        y, gradient = exact_jit(eqx.filter_value_and_grad(lambda model: model(*inputs).y))(model)
+        found = _differentiate(model, inputs)
     except Exception as error:
         raise InputError("model", kind, f"cannot be differentiated ({_short(error)})") from error
-    if not np.isfinite(y):
-        raise InputError("model", kind, f"predicts {y} before it is trained; it must be a finite number")
-    if not any(np.any(leaf) for leaf in jax.tree.leaves(gradient)):
+    if not np.isfinite(found.y):
+        raise InputError("model", kind, f"predicts {found.y} before it is trained; it must be a finite number")
+    if not any(np.any(leaf) for leaf in jax.tree.leaves(found.gradient)):
         raise InputError("model", kind, "its prediction does not depend on its parameters: every gradient is 0")
-    _check_trace(kind, model, output.trace, inputs[2])
     if config.compute.path == "fast" and isinstance(model, TrunkModel):
         _check_fast_path(config, model)
+    if kind not in SHIPPED:
+        _check_repeated(config, model, inputs, found)
+
+
+def _build(config: Config) -> Any:
+    return exact_jit(build_custom)(config, key=jax.random.key(0))  # compiled, as for training
+
+
+class _Found(NamedTuple):
+    """What a model makes of one episode: whatever training and the measures read."""
+
+    y: jax.Array
+    trace: Trace
+    executed: jax.Array | None
+    gradient: Any
+
+
+def _differentiate(model: Any, inputs: Sequence[jax.Array]) -> _Found:
+    def evaluate(model: Any) -> tuple[jax.Array, Any]:
+        y, trace = model(*inputs)
+        can_execute = trace.latent is not None and hasattr(model, "execute")
+        return y, (trace, model.execute(trace.latent, inputs[2]) if can_execute else None)
+
+    (y, (trace, executed)), gradient = exact_jit(eqx.filter_value_and_grad(evaluate, has_aux=True))(model)
+    return _Found(y, trace, executed, gradient)
+
+
+def _check_repeated(config: Config, model: Any, inputs: Sequence[jax.Array], found: _Found) -> None:
+    """Refuse a class that is another model when it is built and traced again.
+
+    What its Python code draws, or reads off the clock, becomes a constant of each compiled program: training, every
+    measurement and a resumed run would each have a constant of its own.
+    """
+    kind = config.model.kind
+    jax.clear_caches()  # nothing that was traced before is used again, not even a part that the class compiles itself
+    try:
+        again = _build(config)
+        found_again = _differentiate(again, inputs)
+    except (Exception, SystemExit) as error:
+        raise InputError("model", kind, f"cannot be built and called a second time ({_short(error)})") from error
+    if different := _first_difference(model, again):
+        expected = "draw parameters from the key that is given, with jax.random alone"
+        raise InputError("model", kind, f"built twice with one key, its {different} differs: {expected}")
+    if _first_difference(found, found_again):
+        expected = "it may depend on the parameters and the arguments alone, not on other random numbers or the clock"
+        raise InputError("model", kind, f"called twice with one episode, it computes different numbers: {expected}")
+
+
+def _first_difference(one: Any, other: Any) -> str | None:
+    """The name of an array that the two do not share in every bit. On accelerators the order of a sum may vary."""
+
+    def same(a: np.ndarray, b: np.ndarray) -> bool:
+        if (a.shape, a.dtype) != (b.shape, b.dtype):
+            return False
+        if jax.default_backend() == "cpu":
+            return a.tobytes() == b.tobytes()
+        return np.allclose(a, b, rtol=1e-3, atol=1e-4, equal_nan=True)
+
+    arrays, others = named_arrays(one), named_arrays(other)
+    shared = [name for name in arrays if name in others and same(arrays[name], others[name])]
+    return next((name for name in arrays | others if name not in shared), None)
 
 
 def _check_trace(kind: str, model: Any, trace: Any, query_x: jax.Array) -> None:

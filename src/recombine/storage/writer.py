@@ -33,7 +33,7 @@ from recombine.record.run_state import Environment, RunState, Status, TimingRow
 from recombine.record.score import MetricsRow
 from recombine.record.seal import seal
 from recombine.record.sweep import Selection
-from recombine.storage.locking import take_lock
+from recombine.storage.locking import free_lock, take_lock
 from recombine.storage.shared_file import Writing, remove_leftovers, replace_shared
 from recombine.storage.source import CHECKPOINTS, CONFIG, ENV, LOCK, METRICS, SCORECARD, SELECTION, STATUS, TIMING
 
@@ -47,9 +47,21 @@ class RunDirectory:
     """`with RunDirectory(path) as directory:` holds the lock, which the system frees however the process ends."""
 
     def __init__(self, path: Path):
-        self.path = path
-        self.checkpoints = path / CHECKPOINTS
+        self._path = path
+        self.process = os.getpid()
         self.lock: int | None = None
+
+    @property
+    def path(self) -> Path:
+        """For the process that opened the directory. A child that is forked from it has no lock, and writes nothing."""
+        if os.getpid() != self.process:
+            expected = f"in use by process {self.process}, from which this one was forked; it must leave by os._exit"
+            raise InputError("out", str(self._path), expected)
+        return self._path
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / CHECKPOINTS
 
     def __enter__(self) -> "RunDirectory":
         check_run_path(self.path)
@@ -67,7 +79,7 @@ class RunDirectory:
 
     def __exit__(self, *_: object) -> None:
         if self.lock is not None:
-            os.close(self.lock)
+            free_lock(self.lock)
             self.lock = None
 
     def read_config(self) -> Tables | None:

@@ -4,19 +4,19 @@ from collections.abc import Sequence
 
 from msgspec import UNSET, UnsetType
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from recombine.bench.message import Missing
 from recombine.bench.result import ColdStart, Comparison, Limits, MeasuredContender, Scaling
+from recombine.terminal.output import result_console
 
 SYMBOLS = {"task.episode_length": "N", "task.input_dim": "d", "model.num_layers": "layers"}
 
 
 def print_comparison(comparison: Comparison) -> None:
     """One row per contender, then the contenders that are missing or failed, then the limit of the machine."""
-    console = Console()
+    console = result_console()
     title = f"{comparison.model}, N = {comparison.length}, batches of {comparison.batch_size}"
     console.print(Text(title, "bold"))
     measured = comparison.measured()
@@ -47,7 +47,7 @@ def print_comparison(comparison: Comparison) -> None:
 
 
 def print_limits(limits: Limits) -> None:
-    console = Console()
+    console = result_console()
     for name, limit in limits.measured().items():
         shape = " × ".join(map(str, limit.shape))
         rate = limit.flops_per_second.median / 1e9
@@ -58,7 +58,7 @@ def print_limits(limits: Limits) -> None:
 
 def print_scaling(scaling: Sequence[Scaling]) -> None:
     """The time of a step at each value of each field, and the fitted exponents."""
-    console = Console()
+    console = result_console()
     console.print(Text("How a step of the fast path grows", "bold"))
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for column in ("model", "with", "ms per step"):
@@ -78,7 +78,7 @@ def print_scaling(scaling: Sequence[Scaling]) -> None:
 
 def print_cold_starts(cold_starts: Sequence[ColdStart]) -> None:
     """The seconds until the first step is done, with an empty and with a filled compilation cache."""
-    console = Console()
+    console = result_console()
     console.print(Text("From the start of a process to the end of its first step, seconds", "bold"))
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("model")

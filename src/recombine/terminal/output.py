@@ -2,7 +2,33 @@
 
 import json
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any, TextIO
+
+from recombine.run.stdout import take_stdout
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_apart: TextIO | None = None
+
+
+def keep_results_apart() -> None:
+    """In a process of our own: stdout is for results from here on, and what a user's model prints goes to stderr."""
+    global _apart
+    if _apart is None and sys.stdout and sys.stderr:  # either may be closed: `recombine … 2>&-`
+        _apart = take_stdout(sys.stdout.encoding, sys.stdout.errors or "strict")
+
+
+def results() -> TextIO:
+    """Where results go."""
+    return _apart or sys.stdout
+
+
+def result_console(highlight: bool = True) -> "Console":
+    """For tables of results."""
+    from rich.console import Console
+
+    return Console(file=results(), highlight=highlight)
 
 
 def note(text: str) -> None:
@@ -10,7 +36,7 @@ def note(text: str) -> None:
 
 
 def print_line(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
+    results().write(f"{text}\n")
 
 
 def print_json(value: Any) -> None:

@@ -20,6 +20,7 @@ from recombine.study.sweep_results import (
     value_text,
     varied,
 )
+from recombine.terminal.output import result_console
 
 WIDEST = 10_000  # columns of a table in a file or a pipe
 
@@ -42,7 +43,7 @@ def summary_of(results: SweepResults, top: int) -> SweepSummary:
 
 def print_results(results: SweepResults, top: int) -> None:
     """Print how many runs are done, the best configurations, both winners, and the importance of each field."""
-    console = Console(highlight=False)
+    console = result_console(highlight=False)
     console.print(", ".join(f"{count:,} {state}" for state, count in results.states.items()))
     if not results.ranked:
         console.print("no configuration has all its seeds done yet")
@@ -70,7 +71,7 @@ def print_rows(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         table.add_column(Text(name), overflow="fold")
     for row in rows:
         table.add_row(*(Text(f"{value:.4g}" if isinstance(value, float) else str(value)) for value in row))
-    console = Console(highlight=False)
+    console = result_console(highlight=False)
     if not console.is_terminal:
         console.width = WIDEST
     console.print(table)

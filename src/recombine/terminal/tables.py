@@ -13,6 +13,7 @@ from recombine.study.wording import COMPARISON_SIGNS, VERDICT_MARKS, excluded
 from recombine.support.masks import active_modules, format_mask
 from recombine.support.split import EVAL_SPLITS
 from recombine.support.support import Support
+from recombine.terminal.output import result_console
 
 MOST_ROWS = 40
 VERDICT_STYLES = {"holds": "green", "does not hold": "red", "not enough data": "yellow"}
@@ -20,7 +21,7 @@ VERDICT_STYLES = {"holds": "green", "does not hold": "red", "not enough data": "
 
 def print_support(support: Support) -> None:
     """The masks, the held-out masks and the components of a support."""
-    console = Console()
+    console = result_console()
     state = "connected" if support.connected else f"disconnected: {len(support.components)} components"
     # Text, not markup: the user chose the name, and it may contain brackets.
     console.print(Text(support.name, "bold"), Text(f" {support.num_modules} modules, {state}"))
@@ -47,12 +48,12 @@ def print_table(title: str, columns: Sequence[str], rows: Mapping[str, Sequence[
         table.add_column(column, justify="right")
     for name, cells in rows.items():
         table.add_row(Text(name), *cells)
-    Console(highlight=False).print(table)
+    result_console(highlight=False).print(table)
 
 
 def print_scores(scores: ScoreTable, console: Console | None = None) -> None:
     """Print the R² of models and references: one row each, one column per split."""
-    console = console or Console()
+    console = console or result_console()
     console.print(Text(scores.title), soft_wrap=True)  # it may contain a path, which must not be broken
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     splits = [split for split in EVAL_SPLITS if any(split in row.r2 for row in scores.models.values())]
@@ -72,7 +73,7 @@ def print_scores(scores: ScoreTable, console: Console | None = None) -> None:
 
 def print_verdicts(verdicts: Sequence[Verdict]) -> None:
     """Print each claim with its verdict, and below it the measured statistics."""
-    console = Console(highlight=False)
+    console = result_console(highlight=False)
     for verdict in verdicts:
         table = Table.grid(padding=(0, 1))
         table.add_column(no_wrap=True, width=17)

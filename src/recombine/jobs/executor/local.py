@@ -35,8 +35,7 @@ class _Worker:
             start_new_session=True,  # Ctrl-C in a terminal reaches only the coordinator, which passes it on
         )
         assert self.process.stdout is not None
-        assert self.process.stderr is not None
-        self.remembering = threading.Thread(target=self._remember, args=(self.process.stderr,), daemon=True)
+        self.remembering = threading.Thread(target=self._remember, daemon=True)
         self.remembering.start()
         self.listening = threading.Thread(target=self._listen, args=(self.process.stdout,), daemon=True)
         self.listening.start()
@@ -58,7 +57,7 @@ class _Worker:
                 self.said.append(line.rstrip())
         code = self.process.wait()
         self.remembering.join(1.0)
-        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+        for pipe in (self.process.stdin, self.process.stdout):
             with suppress(OSError):  # unwritten data is lost, which no longer matters
                 pipe.close()  # pyright: ignore[reportOptionalMemberAccess]
         if code in (128 + signal.SIGTERM, 128 + signal.SIGINT, -signal.SIGTERM):
@@ -69,9 +68,12 @@ class _Worker:
         error = f"the worker ended with {how}. {tail}".strip()
         self.events.put((self, News(kind="failed", error=error, process_ended=True)))
 
-    def _remember(self, lines: Iterable[str]) -> None:
-        for line in lines:
-            self.said.append(line.rstrip())
+    def _remember(self) -> None:
+        """Only this thread closes stderr: another would wait, where a process that the worker forked still has it."""
+        assert self.process.stderr is not None
+        with self.process.stderr as lines:
+            for line in lines:
+                self.said.append(line.rstrip())
 
     def end(self) -> None:
         if self.process.poll() is None:

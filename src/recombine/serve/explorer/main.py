@@ -17,6 +17,7 @@ from recombine.errors import InputError
 from recombine.jobs.worker import stay_nice
 from recombine.record.codec import BadRecord, decode, encode
 from recombine.run.machine import prepare
+from recombine.run.stdout import take_stdout
 from recombine.serve.budget import Budget
 from recombine.serve.busy import Busyness
 from recombine.serve.explorer.exchange import Descriptions, Exploration, Question, Refusal
@@ -28,8 +29,7 @@ SECONDS_OF_QUIET = 2.0  # wait after a question before compiling other lengths: 
 
 
 def main() -> int:
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # a custom model may print: redirect that to stderr
+    answers = take_stdout()
     stay_nice()  # with the niceness of the server that started it
     prepare(threads=1)
     from recombine.serve.explorer.explorer import Explorer
@@ -53,7 +53,6 @@ def main() -> int:
         start, known = time.process_time(), explorer.first_times
         recent, answer = answer_line(explorer, line)
         answers.write(f"{answer}\n")
-        answers.flush()
         if explorer.first_times > known:
             budget.exempt(time.process_time() - start)
 
