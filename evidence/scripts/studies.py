@@ -17,7 +17,7 @@ from recombine.study.collect import Study, field_value
 from recombine.study.panel_d_masks import COMPARED, outside_both
 from recombine.study.series import models, reference_scores, supports
 from recombine.study.summary import final_scores
-from recombine.study.verdict import judge
+from recombine.study.verdict import Part, judge
 from recombine.study.wording import REFERENCE_WORDS, VERDICT_MARKS, fixed, with_band
 from recombine.terminal.markdown import criterion, measured, score_tables, table
 from recombine.terminal.tables import print_scores
@@ -53,12 +53,21 @@ def verdicts(names: Sequence[str]) -> str:
     judged = [judge(study(name)) for name in names]
     rows = []
     for found in zip(*judged, strict=True):
-        for i, parts in enumerate(zip(*(verdict.parts for verdict in found), strict=True)):
-            claim = (str(found[0].number), found[0].claim) if i == 0 else ("", "")
-            cells = [f"{VERDICT_MARKS[part.state]} {measured(part)}" for part in parts]
-            rows.append((*claim, parts[0].statistic, criterion(parts[0]), *cells))
+        claim = (str(found[0].number), found[0].claim)
+        for parts in zip(*(verdict.parts for verdict in found), strict=True):
+            rows.append((*claim, *_statistic(parts)))
+            claim = ("", "")
         rows.append(("", "", "**verdict**", "", *(f"**{one.state}** ({one.note})" for one in found)))
+        for readings in zip(*(verdict.beside for verdict in found), strict=True):
+            rows += [("", "", *_statistic(parts)) for parts in zip(*(one.parts for one in readings), strict=True)]
+            rows.append(("", "", f"*by {readings[0].name}*", "", *(f"*{one.state}*" for one in readings)))
     return table(("", "claim", "statistic", "holds if", *names), rows, left=4)
+
+
+def _statistic(parts: Sequence[Part]) -> tuple[str, ...]:
+    """The cells of a statistic: its words, its criterion, and what was measured at each scale."""
+    cells = [f"{VERDICT_MARKS[part.state]} {measured(part)}" for part in parts]
+    return parts[0].statistic, criterion(parts[0]), *cells
 
 
 def scores(name: str) -> str:

@@ -21,7 +21,7 @@ from recombine.study.series import (
     reference_scores,
     supports,
 )
-from recombine.study.summary import steps_of
+from recombine.study.summary import steps_of, without_novel
 from recombine.study.verdict import JudgedReading, Part, Verdict
 from recombine.study.wording import (
     COMPARISON_SIGNS,
@@ -149,7 +149,7 @@ def score_section(study: Study) -> str:
         ]
         rows = [row for row in rows if set(row[1:-1]) != {"–"}]
         if rows:
-            head = ("R²", *SPLIT_WORDS.values(), "novel part", "steps × seeds")
+            head, rows = without_novel(("R²", *SPLIT_WORDS.values(), "novel part", "steps × seeds"), rows)
             parts.append(f"<h3>Trained on {escape(support)}</h3>{table(head, rows, 'stack scores')}")
     return "".join(parts) or "<p>No run has been measured yet.</p>"
 

@@ -91,6 +91,13 @@ def steps_of(runs: Sequence[StoredRun], model: str) -> str:
     return ", ".join(f"{step:,}" for step in last)
 
 
+def without_novel(head: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+    """A table of scores, without the column before the last where no row has a score on the novel part."""
+    if any(row[-2] != "–" for row in rows):
+        return head, rows
+    return (*head[:-2], head[-1]), [(*row[:-2], row[-1]) for row in rows]
+
+
 def _title(support: str, runs: list[StoredRun]) -> str:
     task, steps = runs[0].config.task, runs[0].num_steps
     seeds = sorted({run.seed for run in runs})

@@ -11,7 +11,7 @@ from recombine.study.series import (
     reference_scores,
     supports,
 )
-from recombine.study.summary import steps_of
+from recombine.study.summary import steps_of, without_novel
 from recombine.study.verdict import Part, Verdict
 from recombine.study.wording import COMPARISON_SIGNS, REFERENCE_WORDS, SPLIT_WORDS, excluded, number, short, with_band
 
@@ -52,7 +52,7 @@ def score_tables(study: Study) -> Iterator[tuple[str, str]]:
         ]
         known = [row for row in rows if set(row[1:-1]) != {"–"}]
         if known:
-            yield support, table(("R²", *SPLIT_WORDS.values(), "novel part", "steps × seeds"), known)
+            yield support, table(*without_novel(("R²", *SPLIT_WORDS.values(), "novel part", "steps × seeds"), known))
 
 
 def _cells(columns: Iterable[Sequence[float]]) -> list[str]:
