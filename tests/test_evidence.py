@@ -10,7 +10,6 @@ from fnmatch import fnmatch
 from pathlib import Path
 from statistics import fmean
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,8 +22,6 @@ from recombine.config.preset import preset_config
 from recombine.measure.predict import forward_episodes
 from recombine.measure.reference.trained_tasks import NOISE
 from recombine.measure.ridge import Ridge
-from recombine.record.codec import convert
-from recombine.record.score import MaskScore
 from recombine.run.load import load_model
 from recombine.stream import Stream
 from recombine.task.sample import sample_masks
@@ -195,14 +192,6 @@ def test_what_scripts_found_is_of_these_runs(script: Callable[[str], ModuleType]
         seeds = {row["seed"] for row in found["covariance"] if row["study"] == study}
         assert seeds <= {run.seed for run in script("records").study(study).runs if run.finished}
         assert f"`{study}`" in script("tables").TABLES["covariance"]()
-    masks_found = measured("reference_masks")
-    assert len({(row["support"], row["seed"], row["reference"]) for row in masks_found}) == 12
-    for row in masks_found:
-        (text,) = members("quick", f"references/{row['support']}-N16-seed{row['seed']}-*.json")
-        known = json.loads(text)["scores"][row["reference"]]["ood"]["r2"]
-        masks = row["masks"].values()
-        error, spread = (sum(one["episodes"] * one[key] for one in masks) for key in ("mse", "spread"))
-        assert 1 - error / spread == pytest.approx(known, abs=1e-6)
     for name in ("decoding", "execution"):
         assert {("quick", 0), ("paper", 0), ("paper", 1), ("paper", 2)} <= {
             (r["study"], r["seed"]) for r in found[name]
@@ -255,31 +244,11 @@ def test_the_other_readings_change_what_they_say(script: Callable[[str], ModuleT
     readings, records = script("readings"), script("records")
     base = [run for run in records.study("quick").runs if run.model in readings.MODELS]
     found = dict(readings.alternatives(base, (), (), ()))
-    for name, read in {
-        "R² by the contexts' variances": lambda row: row.ood.r2_variance,
-        "control: fresh modules, the readout kept": lambda row: row.control_modules.r2,
-    }.items():
-        split = "ood" if "variances" in name else "control"
+    for name, split, read in (
+        ("R² by the contexts' variances", "ood", lambda row: row.ood.r2_variance),
+        ("control: a fresh teacher", "control_modules", lambda row: row.control.r2),
+    ):
         assert [run.rows[-1].r2(split) for run in found[name]] == [read(run.rows[-1]) for run in base]
-
-    def of_seven(masks: dict[str, Any]) -> Any:
-        kept = [one for mask, one in masks.items() if mask not in ("101000", "000101")]
-        error, spread = (sum(one.episodes * getattr(one, key) for one in kept) for key in ("mse", "spread"))
-        assert len(kept) == 7
-        return pytest.approx(1 - error / spread)
-
-    for before, after in zip(base, found["panel D on the 7 masks outside both supports"], strict=True):
-        if before.support == "connected":
-            assert after.rows[-1].ood.r2 == of_seven(before.rows[-1].ood.masks)
-            for name in ("ridge", "oracle"):
-                (known,) = [
-                    convert(row["masks"], dict[str, MaskScore])
-                    for row in readings.reference_masks()
-                    if (row["support"], row["seed"], row["reference"]) == ("connected", before.seed, name)
-                ]
-                assert after.references[name].ood.r2 == of_seven(known)
-        elif before.support == "connected+":
-            assert after.rows == before.rows
 
 
 def test_how_linear_tasks_are(script: Callable[[str], ModuleType]) -> None:

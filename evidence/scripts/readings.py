@@ -2,17 +2,13 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import msgspec
-from results import read_rows
 
-from recombine.record.codec import convert
-from recombine.record.score import MaskScore, MetricsRow, Score, SplitScore
+from recombine.record.score import MetricsRow, Score
 from recombine.storage.reader import StoredRun
 from recombine.study.collect import Study, field_value
-from recombine.study.panel_d_masks import COMPARED, outside_both
-from recombine.study.verdict import Verdict, judge
+from recombine.study.verdict import NOT_ENOUGH, Verdict, judge
 from recombine.study.wording import VERDICT_MARKS
 from recombine.terminal.markdown import table
 
@@ -55,10 +51,17 @@ def _cells(verdicts: Sequence[Verdict], twins: Sequence[Verdict] | None) -> Iter
         if all(part.mean is None for part in verdict.parts):
             yield "–"
             continue
-        mark = VERDICT_MARKS[verdict.state]
+        mark = _mark(verdict)
         means = " / ".join("–" if part.mean is None else two_digits(part.mean) for part in verdict.parts)
         text = f"{mark} {means}"
-        yield f"**{text}**" if twins and twins[i].state != verdict.state else text
+        yield f"**{text}**" if twins and _mark(twins[i]) != mark else text
+
+
+def _mark(verdict: Verdict) -> str:
+    """The verdict's; in brackets, where there is none, whether all the means meet their criteria."""
+    if verdict.state != NOT_ENOUGH:
+        return VERDICT_MARKS[verdict.state]
+    return "(✓)" if all(part.met in (True, None) for part in verdict.parts) else "(✗)"
 
 
 def two_digits(value: float) -> str:
@@ -77,8 +80,7 @@ def alternatives(
     yield "R² by the contexts' variances", [_with_variance(run) for run in base]
     for field, words in FIELDS.items():
         yield from _swept(field, words, base, swept)
-    yield "control: fresh modules, the readout kept", [_with_row(run, _kept_readout) for run in base]
-    yield "panel D on the 7 masks outside both supports", [_outside_both(run) for run in base]
+    yield "control: a fresh teacher", [_with_row(run, _fresh_teacher) for run in base]
     for kind, words in (("each", "probe on each of the context's tokens"), ("mean", "probe on the mean of its tokens")):
         yield words, [_with_row(run, _probe_tokens(run, kind)) for run in base]
     one_teacher = [run for run in taught if run.config.teacher_seed == 0]
@@ -127,33 +129,8 @@ def _with_variance(run: StoredRun) -> StoredRun:
     return replace(_with_row(run, read), references=references)
 
 
-def _kept_readout(row: MetricsRow) -> MetricsRow:
-    return msgspec.structs.replace(row, control=row.control_modules)
-
-
-def _outside_both(run: StoredRun) -> StoredRun:
-    """The run scored on the masks that neither support of panel D trains on, for the model, ridge and the oracle."""
-    if run.support not in COMPARED:
-        return run
-
-    def read(row: MetricsRow) -> MetricsRow:
-        assert row.ood is not None
-        return msgspec.structs.replace(row, ood=msgspec.structs.replace(row.ood, r2=outside_both(row.ood)))
-
-    references = dict(run.references or {})
-    for one in reference_masks():
-        if (one["support"], one["seed"]) == (run.support, run.seed):
-            masks = convert(one["masks"], dict[str, MaskScore])
-            r2 = outside_both(SplitScore(0.0, 0.0, None, 0.0, masks=masks))
-            known = references[one["reference"]]
-            assert known.ood is not None
-            references[one["reference"]] = msgspec.structs.replace(known, ood=msgspec.structs.replace(known.ood, r2=r2))
-    return replace(_with_row(run, read), references=references)
-
-
-def reference_masks() -> list[dict[str, Any]]:
-    """The results of reference_masks.py."""
-    return read_rows("reference_masks")
+def _fresh_teacher(row: MetricsRow) -> MetricsRow:
+    return msgspec.structs.replace(row, control_modules=row.control)
 
 
 def _probe_tokens(run: StoredRun, kind: str) -> Callable[[MetricsRow], MetricsRow]:

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from recombine.study.summary import ScoreTable
-from recombine.study.verdict import Part, Verdict
+from recombine.study.verdict import NOT_ENOUGH, Part, Verdict
 from recombine.study.wording import COMPARISON_SIGNS, VERDICT_MARKS, excluded
 from recombine.support.masks import active_modules, format_mask
 from recombine.support.split import EVAL_SPLITS
@@ -95,6 +95,8 @@ def _part_text(part: Part) -> str:
     measured = "–" if part.mean is None else f"{_effect(part.mean)}{between}"
     criterion = f"{COMPARISON_SIGNS[part.comparison]}{part.threshold:g}"
     found = f"{VERDICT_MARKS[part.state]} {part.statistic}: {measured}, criterion {criterion}"
+    if part.state == NOT_ENOUGH and part.met is not None:
+        found += " (met)" if part.met else " (not met)"
     beyond = excluded(part.comparison, part.bound, part.state)
     return f"{found}; {beyond}" if beyond else found
 
