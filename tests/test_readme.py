@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recombine.cli.main import parse
-from recombine.jobs.catalog import catalog
+from recombine.jobs.paper_runs import paper_runs
 from tests.test_rooms import ORDER
 
 ROOT = Path(__file__).parents[1]
@@ -53,7 +53,7 @@ def test_the_commands_parse() -> None:
 
 def test_the_configuration_is_valid() -> None:
     (text,) = blocks("toml")
-    configs = {entry.config.model.label: entry.config for entry in catalog("quick", tomllib.loads(text), [0])}
+    configs = {entry.config.model.label: entry.config for entry in paper_runs("quick", tomllib.loads(text), [0])}
     assert all(config.task.episode_length == 64 for config in configs.values())
     assert configs["hypertransformer"].model.latent_dim == 8  # pyright: ignore[reportAttributeAccessIssue]
 

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 
 class Statistic(NamedTuple):
-    """A number measured once per seed (by `recombine.study.verdict`), and the value that it is compared with."""
+    """A number measured once per seed (by `STATISTICS` in `recombine.study.verdict`), and what it is compared with."""
 
     name: str
     words: str
@@ -176,18 +176,19 @@ CLAIMS: tuple[Claim, ...] = (
                 "the novel part on the masks outside both supports",
                 (
                     Statistic(
-                        "hypertransformer_novel_connected",
-                        "hypertransformer's R² on the novel part, trained on connected",
+                        "hypertransformer_novel_connected_outside",
+                        "hypertransformer's R² on the novel part outside both, trained on connected",
                         ">=",
                         0.5,
                     ),
                     Statistic(
-                        "hypertransformer_novel_support",
-                        "hypertransformer's R² on the novel part, trained on connected minus on disconnected",
+                        "hypertransformer_novel_outside",
+                        "hypertransformer's R² on the novel part outside both, trained on connected minus on "
+                        "disconnected",
                         ">=",
                         0.1,
                     ),
-                    Statistic("transformer_novel_support", "the same difference for the transformer", "within", 0.1),
+                    Statistic("transformer_novel_outside", "the same difference for the transformer", "within", 0.1),
                 ),
             ),
             Reading(

@@ -5,7 +5,7 @@ import pytest
 from recombine.figure.save import save_figure
 from recombine.figure.support_graph import draw_support
 from recombine.support.parse import parse_support
-from recombine.support.random_support import design_support
+from recombine.support.random_support import sample_support
 from recombine.support.support import Support, paper_support
 
 
@@ -23,7 +23,7 @@ def test_an_edge_per_pair() -> None:
 
 @pytest.mark.parametrize(
     "support",
-    [paper_support("connected+"), parse_support("1-hot:3"), parse_support("1"), design_support(12, 3, 20, True, 0)],
+    [paper_support("connected+"), parse_support("1-hot:3"), parse_support("1"), sample_support(12, 3, 20, True, 0)],
     ids=lambda support: support.name,
 )
 def test_it_renders(tmp_path: Path, support: Support) -> None:

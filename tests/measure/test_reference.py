@@ -19,7 +19,7 @@ from recombine.measure.reference.baselines import (
     make_references,
     predict_reference,
 )
-from recombine.measure.reference.oracle import fit_latent
+from recombine.measure.reference.oracle import fit_scaled_latent
 from recombine.measure.reference.trained_tasks import NOISE, TrainedCovariance, TrainedTask
 from recombine.record.reference import REFERENCE_NAMES
 from recombine.support.split import EVAL_SPLITS, Split
@@ -86,7 +86,7 @@ def test_the_oracle_finds_what_scipy_finds() -> None:
     """Its latent fits the context as well as SciPy's least squares started at the truth, and is the truth."""
     _, episodes = batch("ood", 16, 8)
     theta, a = np.asarray(TEACHER.theta, float), np.asarray(TEACHER.a, float)
-    fitted = np.asarray(jax.jit(jax.vmap(lambda e: fit_latent(TEACHER, e)))(episodes))
+    fitted = np.asarray(jax.jit(jax.vmap(lambda e: fit_scaled_latent(TEACHER, e)))(episodes))
     for i in range(8):
         x, y = np.asarray(episodes.context_x[i], float), np.asarray(episodes.context_y[i], float)
 

@@ -15,7 +15,7 @@ from recombine.config.preset import preset_config
 from recombine.config.schema import Config, CustomModelConfig
 from recombine.config.toml import config_tables, override
 from recombine.errors import InputError
-from recombine.jobs.catalog import BOTTLENECK
+from recombine.jobs.paper_runs import BOTTLENECK
 from recombine.model.build import build_model, count_parameters
 from recombine.model.custom import check_custom, import_model
 

@@ -13,9 +13,9 @@ import tomli_w
 from recombine.config.preset import preset_config
 from recombine.config.toml import override
 from recombine.errors import InputError
-from recombine.jobs.catalog import BOTTLENECK
+from recombine.jobs.paper_runs import BOTTLENECK
 from recombine.model.custom import import_model
-from recombine.model.named_module import ForeignName, import_named
+from recombine.model.import_user_module import ForeignName, import_named
 from tests.reliability.planted import (
     MODULE,
     SCRIPT,

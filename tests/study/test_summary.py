@@ -9,8 +9,8 @@ import pytest
 from recombine.page.report_sections import score_section
 from recombine.storage.reader import StoredRun
 from recombine.study.collect import Study
+from recombine.study.interval import all_or_none
 from recombine.study.series import model_scores, reference_scores, reference_series, summarise_references
-from recombine.study.statistics import all_or_none
 from recombine.study.summary import final_scores
 from recombine.terminal.markdown import score_tables
 from tests.study.studies import make_run, with_reference, with_score

@@ -136,7 +136,7 @@ def test_every_statistic_by_hand() -> None:
             expected[f"{name}_outside"].append(outside["connected"] - outside["disconnected"])
             expected[f"{name}_novel_support"].append(part["connected"] - part["disconnected"])
             if name == "hypertransformer":
-                expected["hypertransformer_novel_connected"].append(part["connected"])
+                expected["hypertransformer_novel_connected_outside"].append(part["connected"])
             difference = on["connected"] - on["disconnected"]
             expected[f"{name}_support"].append(difference)
             if name == "hypertransformer":

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from recombine.errors import InputError
 from recombine.support import random_support
-from recombine.support.random_support import design_support
+from recombine.support.random_support import sample_support
 
 
 @given(st.integers(1, 7), st.integers(1, 7), st.integers(1, 40), st.booleans(), st.integers(0, 5), st.booleans())
@@ -17,7 +17,7 @@ def test_a_design_is_what_was_asked_for(
     """Both when drawn by rejection, and when grown."""
     tries, random_support.REJECTION_TRIES = random_support.REJECTION_TRIES, 0 if grown else 50
     try:
-        support = design_support(num_modules, k, size, connected, seed)
+        support = sample_support(num_modules, k, size, connected, seed)
     except InputError:
         return
     finally:
@@ -48,7 +48,7 @@ def test_it_refuses_exactly_what_does_not_exist(num_modules: int, connected: boo
     for k in range(1, num_modules + 1):
         for size in range(1, comb(num_modules, k) + 1):
             try:
-                design_support(num_modules, k, size, connected, seed=0)
+                sample_support(num_modules, k, size, connected, seed=0)
                 designed = True
             except InputError:
                 designed = False
@@ -56,6 +56,6 @@ def test_it_refuses_exactly_what_does_not_exist(num_modules: int, connected: boo
 
 
 def test_the_seed_decides() -> None:
-    first, again = design_support(8, 2, 10, True, seed=1), design_support(8, 2, 10, True, seed=1)
+    first, again = sample_support(8, 2, 10, True, seed=1), sample_support(8, 2, 10, True, seed=1)
     assert first == again
-    assert len({design_support(8, 2, 10, True, seed=seed).masks for seed in range(20)}) > 15
+    assert len({sample_support(8, 2, 10, True, seed=seed).masks for seed in range(20)}) > 15

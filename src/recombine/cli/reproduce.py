@@ -16,7 +16,7 @@ from recombine.terminal.output import note, print_json, print_line
 
 if TYPE_CHECKING:
     from recombine.config.schema import Config
-    from recombine.jobs.catalog import CatalogRun
+    from recombine.jobs.paper_runs import CatalogRun
     from recombine.run.signals import StopSignal
 
 SEEDS: dict[Preset, int] = {"smoke": 1, "quick": 1, "paper": 3}
@@ -79,7 +79,7 @@ class Reproduce:
             self._finish(out, failed)
 
     def _entries(self) -> "list[CatalogRun]":
-        from recombine.jobs.catalog import catalog
+        from recombine.jobs.paper_runs import paper_runs
         from recombine.storage.reader import read_tables
 
         check_seed("seed", self.seed)
@@ -93,7 +93,7 @@ class Reproduce:
             from recombine.model.custom import import_model
 
             custom = import_model(self.model)
-        entries = catalog(self.preset, changes, range(self.seed, self.seed + count), custom)
+        entries = paper_runs(self.preset, changes, range(self.seed, self.seed + count), custom)
         if not entries[0].config.task.support.held_out:
             note(f"support {entries[0].config.task.support.name} holds no mask out: there will be no ood score")
         return entries

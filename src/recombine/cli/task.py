@@ -63,12 +63,12 @@ class Design:
     """Print JSON, which --support reads back from a file."""
 
     def run(self) -> None:
-        from recombine.support.random_support import design_support
+        from recombine.support.random_support import sample_support
         from recombine.terminal.tables import print_support
 
         check_seed("seed", self.seed)
         check_size("modules", self.modules, most=MOST_MODULES)
-        support = design_support(self.modules, self.k, self.size, not self.disconnected, self.seed)
+        support = sample_support(self.modules, self.k, self.size, not self.disconnected, self.seed)
         if self.json:
             print_json(support.as_dict())
         else:

@@ -5,11 +5,12 @@ trained tasks predicts that combination without knowing any module. The rest is 
 
     f = (projection on the span of the trained tasks and the constant) + (novel part)
 
-Only a model that combines modules in weight space predicts the novel part. The span is spanned by the principal
-directions of many trained tasks' functions, as many as explain 99.9 % of their variance.
+Only a model that combines modules in weight space predicts the novel part. The span is estimated from many trained
+tasks: the constant, and the first principal directions of their functions that explain 99.9 % of the variance.
 
-A context is shown with several queries. On these, prediction and truth are fitted by the span's directions (least
-squares), and what the fit leaves is compared. Both leave the same degrees of freedom, so no correction is needed.
+A context is shown with several queries. At these, prediction and truth are each projected on the span, and the
+residuals are compared. Both residuals have the same degrees of freedom, whose number cancels in slope and R²; it
+matters only for `share` and `span_error`.
 """
 
 from collections.abc import Callable
@@ -68,7 +69,7 @@ def novel_scores(config: Config, teacher: Teacher, predict: Callable[[Episode], 
 
 
 def snapshot_tasks(config: Config, teacher: Teacher) -> NovelTasks | None:
-    """The tasks of a snapshot: a tenth as many episodes as all its other scores need."""
+    """The tasks of a snapshot: half of `measure.episodes`, a tenth of what the four splits and the probe use."""
     return novel_tasks(config, teacher, config.measure.episodes // 2) if config.task.support.held_out else None
 
 

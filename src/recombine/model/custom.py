@@ -19,8 +19,8 @@ import numpy as np
 from recombine.config.schema import SHIPPED, Config, CustomModelConfig
 from recombine.errors import InputError
 from recombine.model.fast import fast_forward
+from recombine.model.import_user_module import ForeignName, import_named
 from recombine.model.interface import Output, Trace
-from recombine.model.named_module import ForeignName, import_named
 from recombine.model.trunk import TrunkModel
 from recombine.model.weights import named_arrays
 from recombine.numerics import exact_jit

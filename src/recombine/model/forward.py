@@ -40,7 +40,7 @@ def forward_batch(
     inputs = (context_x, context_y, query_x)
     if compute.precision == "bfloat16":
         model, inputs = _to_bfloat16(model), _to_bfloat16(inputs)
-    with products(compute):
+    with matmul_precision(compute):
         if compute.path == "fast" and isinstance(model, TrunkModel):
             output = fast_forward(model, *inputs)
         else:
@@ -49,7 +49,7 @@ def forward_batch(
     return jax.tree.map(lambda array: array.astype(context_y.dtype), output)
 
 
-def products(compute: ComputeConfig) -> AbstractContextManager:
+def matmul_precision(compute: ComputeConfig) -> AbstractContextManager:
     """The precision of matrix products while a pass, or its gradient, is traced inside."""
     return jax.default_matmul_precision("highest" if compute.precision == "float32" else "default")
 

@@ -9,8 +9,8 @@ from recombine.figure.panel import Panel
 from recombine.record.score import MaskScore
 from recombine.storage.reader import StoredRun
 from recombine.study.collect import Study
+from recombine.study.interval import t_quantile
 from recombine.study.series import Series, finite, models, supports
-from recombine.study.statistics import t_quantile
 from recombine.study.wording import SPLIT_WORDS
 
 Json = dict[str, Any]

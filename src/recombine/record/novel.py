@@ -1,4 +1,4 @@
-"""The novel part's scores: how much of what only recombining modules can predict a model predicts."""
+"""Scores on the novel part: the part of a held-out task that only a model that recombines modules can predict."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -12,15 +12,15 @@ class MaskNovel(Record, frozen=True):
 
     contexts: Count
     variance: Positive
-    """Of the labels, around each task's mean."""
+    """The mean square of the labels around each task's mean."""
     novel: Positive
-    """Of the labels' novel part."""
+    """The mean square of the labels' novel part."""
     predicted: Real
     """The mean product of the novel parts of prediction and truth."""
     novel_error: Positive
-    """Of the error's part outside the span."""
+    """The mean square of the error's part outside the span."""
     error: Positive
-    """Of the whole error."""
+    """The mean square of the whole error."""
 
 
 class NovelScore(Record, frozen=True, kw_only=True):

@@ -27,7 +27,8 @@ class Interrupted(Exception):
 
 
 class _Region:
-    """A part of the work in which the process may exit. The main thread takes it, or the work closes it, never both.
+    """A part of the work in which the process may exit. The first decides: if the main thread takes the region, the
+    process exits; if the work closes it, the work continues.
 
     A signal handler may interrupt the main thread anywhere in here and call the same functions. So there is no lock,
     which could deadlock, but a single atomic operation on a dictionary.
@@ -60,7 +61,8 @@ class StopSignal:
 
     @contextmanager
     def exit_allowed(self, on_exit: Callable[[], None]) -> Iterator[None]:
-        """Inside, a signal may end the process at once, after `on_exit`: nothing would be lost. Mostly while compiling.
+        """Within this context, a signal calls `on_exit` and ends the process at once. Use it only where everything is
+        saved, for work that cannot check `requested`: mostly compiling.
 
         Inside, the work may write files only within `writing`. Once the main thread has begun to exit, the work cannot
         leave this context any more.
@@ -103,8 +105,13 @@ class StopSignal:
             pass
 
 
-def run_interruptibly(work: Callable[[StopSignal], T], say: Callable[[str], None]) -> T:
-    """Do the work in a thread. On a signal, let it save, then raise `Interrupted`."""
+def run_interruptibly(
+    work: Callable[[StopSignal], T], say: Callable[[str], None], before_exit: Callable[[], None] = lambda: None
+) -> T:
+    """Do the work in a thread. On a signal, let it save, then raise `Interrupted`.
+
+    Where the work allows an immediate exit, nothing is raised: `before_exit` is called, and the process ends.
+    """
     stop = StopSignal()
     if threading.current_thread() is not threading.main_thread():  # signals are handled elsewhere
         return work(stop)
@@ -132,6 +139,7 @@ def run_interruptibly(work: Callable[[StopSignal], T], say: Callable[[str], None
             leave(signum, "exited at once; the last checkpoint is kept")
         stop.signum = signum
         if stop.try_exit():
+            before_exit()
             leave(signum, str(Interrupted(signum)))
         say(f"{signal.Signals(signum).name}: saving (send it again to exit at once)")
 
@@ -142,6 +150,7 @@ def run_interruptibly(work: Callable[[StopSignal], T], say: Callable[[str], None
         while thread.is_alive():
             thread.join(0.1)
             if stop.signum is not None and stop.try_exit():
+                before_exit()
                 leave(stop.signum, str(Interrupted(stop.signum)))
     finally:
         for signum, handler in before.items():

@@ -33,7 +33,7 @@ from recombine.serve.live_verdicts import Verdicts
 from recombine.serve.run_summary import SeenRun
 from recombine.serve.watch import Watch, cancel
 from recombine.storage.thinned_metrics import MEASURED, MOST_POINTS
-from recombine.study.statistics import t_quantile
+from recombine.study.interval import t_quantile
 
 STATIC = Path(__file__).with_name("static")
 TONE = Path(recombine.page.__file__).with_name("tone.js")  # the switch between dark and light, shared with the reports

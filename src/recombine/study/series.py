@@ -10,7 +10,7 @@ from recombine.record.reference import References, ReferenceScores
 from recombine.record.score import MetricsRow, Score
 from recombine.storage.reader import StoredRun
 from recombine.study.collect import Study
-from recombine.study.statistics import all_or_none, band
+from recombine.study.interval import all_or_none, band
 from recombine.study.wording import ordered_models
 
 FIGURE_REFERENCES = {"ridge": "ridge", "fitted_network": "fitted network", "oracle": "oracle"}

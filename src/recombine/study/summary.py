@@ -8,6 +8,7 @@ from recombine.record.reference import REFERENCE_NAMES, References
 from recombine.record.score import MetricsRow
 from recombine.storage.reader import StoredRun
 from recombine.study.collect import Study
+from recombine.study.interval import all_or_none
 from recombine.study.series import (
     model_scores,
     models,
@@ -17,7 +18,6 @@ from recombine.study.series import (
     reference_scores,
     supports,
 )
-from recombine.study.statistics import all_or_none
 from recombine.support.split import EVAL_SPLITS
 
 

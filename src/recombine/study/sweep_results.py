@@ -16,7 +16,7 @@ from recombine.record.sweep import SweepLine
 from recombine.storage.reader import last_row, read_selection, read_status
 from recombine.storage.source import ArchiveSource, DirectorySource, RunSource
 from recombine.storage.sweep_list import LIST, in_archive, read_list
-from recombine.study.statistics import band
+from recombine.study.interval import band
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

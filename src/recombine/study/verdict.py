@@ -17,9 +17,9 @@ from recombine.claims import CLAIMS, Claim, Reading, Statistic
 from recombine.record.codec import Record
 from recombine.storage.reader import StoredRun
 from recombine.study.collect import Study
+from recombine.study.interval import Interval, confidence_interval
 from recombine.study.panel_d_masks import novel_outside_both, outside_both
 from recombine.study.series import final_novel, reference_score
-from recombine.study.statistics import Interval, confidence_interval
 
 LEAST_STEPS = 1_000  # a run of fewer judges no claim
 LEAST_SEEDS = 3  # fewer judge no claim
@@ -43,7 +43,8 @@ class Part(Record, frozen=True):
     high: float | None
     """The ends of the 95 % interval of the mean."""
     bound: float | None
-    """The largest effect on the claim's side that is not excluded at 5 %; of a `within`, the largest either way."""
+    """The end of the 90 % interval nearest the claim: the upper end for >=, the lower for <=, and the larger in
+    absolute value for `within`. Effects beyond it are excluded at 5 %."""
     met: bool | None
     """Whether the mean meets the criterion, however uncertain it is."""
     state: VerdictState
@@ -95,10 +96,11 @@ def _judge_reading(reading: Reading, study: Study) -> JudgedReading:
 
 
 def judge_part(statistic: Statistic, effects: Sequence[float], least_seeds: int = LEAST_SEEDS) -> Part:
-    """A statistic holds if its whole 95 % interval is on the threshold's side.
+    """Holds: the 95 % interval is wholly on the threshold's side. Does not hold: the 90 % interval is wholly on the
+    other side, which is a one-sided test at 5 %. Anything between, or fewer than `least_seeds`, is not enough data.
 
-    It does not hold if effects as large as the threshold are excluded, by a one-sided test at 5 %. A difference is
-    `within` the threshold by two such tests (an equivalence test). Fewer seeds than `least_seeds` decide nothing.
+    `within` holds if the 90 % interval lies inside ±threshold (an equivalence test), and does not hold if it lies
+    wholly outside.
     """
     comparison, threshold = statistic.comparison, statistic.threshold
     known = tuple(float(effect) for effect in effects)
@@ -286,11 +288,11 @@ STATISTICS: dict[str, Recipe] = {
     "hypertransformer_connected": Recipe(((H, CONNECTED, _ood),), _same),
     "hypertransformer_outside": Recipe(((H, CONNECTED, _outside), (H, DISCONNECTED, _outside)), _minus),
     "transformer_outside": Recipe(((T, CONNECTED, _outside), (T, DISCONNECTED, _outside)), _minus),
-    "hypertransformer_novel_connected": Recipe(((H, CONNECTED, _novel_outside),), _same),
-    "hypertransformer_novel_support": Recipe(
+    "hypertransformer_novel_connected_outside": Recipe(((H, CONNECTED, _novel_outside),), _same),
+    "hypertransformer_novel_outside": Recipe(
         ((H, CONNECTED, _novel_outside), (H, DISCONNECTED, _novel_outside)), _minus
     ),
-    "transformer_novel_support": Recipe(((T, CONNECTED, _novel_outside), (T, DISCONNECTED, _novel_outside)), _minus),
+    "transformer_novel_outside": Recipe(((T, CONNECTED, _novel_outside), (T, DISCONNECTED, _novel_outside)), _minus),
     "hypertransformer_support": Recipe(((H, CONNECTED, _ood), (H, DISCONNECTED, _ood)), _minus),
     "transformer_support": Recipe(((T, CONNECTED, _ood), (T, DISCONNECTED, _ood)), _minus),
     "construction_error": Recipe((), _construction_error),

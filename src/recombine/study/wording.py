@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
-from recombine.study.statistics import band
+from recombine.study.interval import band
 
 KNOWN_MODELS = ("transformer", "hypertransformer", "informed")
 SPLIT_WORDS = {

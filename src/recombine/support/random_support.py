@@ -11,7 +11,7 @@ REJECTION_TRIES = 1_000
 MOST_WORK = 1_000_000
 
 
-def design_support(num_modules: int, k: int, size: int, connected: bool, seed: int) -> Support:
+def sample_support(num_modules: int, k: int, size: int, connected: bool, seed: int) -> Support:
     """A random support of `size` k-hot masks that covers every module and is connected, or is not.
 
     It is drawn by rejection, uniformly over all such supports. If they are so rare that this fails, the support is

@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from recombine.config.schema import ComputeConfig, Config, MeasureConfig
 from recombine.model.build import build_model
-from recombine.model.forward import PLAIN, given_latent, predict_batch, products
+from recombine.model.forward import PLAIN, given_latent, matmul_precision, predict_batch
 from recombine.model.interface import Model
 from recombine.model.trunk import TrunkModel
 from recombine.numerics import exact_jit
@@ -124,7 +124,7 @@ def _loss_and_gradient(config: Config, model: Model, episodes: Episode) -> tuple
     """The loss and its gradient over the batch, computed in pieces of equal size."""
 
     def loss_and_gradient(model: Model, episodes: Episode) -> tuple[Float[Array, ""], optax.Updates]:
-        with products(config.compute):
+        with matmul_precision(config.compute):
             return eqx.filter_value_and_grad(query_loss)(model, episodes, config.compute)
 
     width = model.trunk.embedding.weight.shape[1] if isinstance(model, TrunkModel) else USUAL_WIDTH

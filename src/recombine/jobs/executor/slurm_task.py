@@ -29,7 +29,7 @@ class Work:
     def __call__(self) -> None:
         prepare(threads=int(os.environ.get("SLURM_CPUS_PER_TASK", "1")))
         try:
-            run_interruptibly(self._work, lambda text: None)
+            run_interruptibly(self._work, lambda text: None, before_exit=_wait_for_slurm)
         except (Interrupted, KeyboardInterrupt):
             _wait_for_slurm()
             return
@@ -49,7 +49,10 @@ class Work:
         replace_file(self.outcome, encode(news).encode())
 
     def checkpoint(self) -> Any:
-        """Called by submitit when the time is nearly up: let the job save, and return the task to be queued again."""
+        """Called by submitit when the time is nearly up: let the job save, and return the task to be queued again.
+
+        A preempted task gets SIGTERM instead, and SLURM itself queues it again (`requeue` in `slurm_queue`).
+        """
         if self.stop is not None:
             self.stop.ask(signal.SIGUSR2)
         return import_module("submitit").helpers.DelayedSubmission(Work(self.job, self.outcome))

@@ -13,7 +13,7 @@ STALLED = 1e4  # above this damping, a start is abandoned
 SLOW = 1e-3  # below this relative gain, a start is abandoned
 
 
-def fit_latent(teacher: Teacher, episode: Episode) -> Float[Array, "M"]:
+def fit_scaled_latent(teacher: Teacher, episode: Episode) -> Float[Array, "M"]:
     """argmin_v Σ_i (y_i − aᵀσ(Σ_m v_m θ_m x_i))² by Levenberg–Marquardt.
 
     The teacher divides W(z) by its norm, so v stands for z/‖W(z)‖ and is unbounded. The masks are not used. The first
@@ -69,4 +69,4 @@ def fit_latent(teacher: Teacher, episode: Episode) -> Float[Array, "M"]:
 
 def oracle(teacher: Teacher, episode: Episode) -> Float[Array, ""]:
     """The true task network, at the best-fitting latent, on the query."""
-    return teacher.label_scaled(fit_latent(teacher, episode), episode.query_x)
+    return teacher.label_scaled(fit_scaled_latent(teacher, episode), episode.query_x)

@@ -1,15 +1,15 @@
-"""The catalog: the runs of each panel."""
+"""The runs of each panel."""
 
 import pytest
 
 from recombine import paper
 from recombine.config.schema import CustomModelConfig
 from recombine.errors import InputError
-from recombine.jobs.catalog import BOTTLENECK, catalog
+from recombine.jobs.paper_runs import BOTTLENECK, paper_runs
 
 
 def test_every_panel_has_its_runs() -> None:
-    entries = catalog("paper", {}, [0, 1, 2])
+    entries = paper_runs("paper", {}, [0, 1, 2])
     by_panel: dict[str, list[tuple[str, str, int]]] = {}
     for entry in entries:
         config = entry.config
@@ -31,7 +31,7 @@ def test_every_panel_has_its_runs() -> None:
 
 
 def test_informed_is_the_transformer_and_one_field() -> None:
-    configs = {entry.config.model.label: entry.config for entry in catalog("paper", {}, [0])}
+    configs = {entry.config.model.label: entry.config for entry in paper_runs("paper", {}, [0])}
     informed, plain = configs["informed"].model, configs["transformer"].model
     assert {f for f in vars(informed) if getattr(informed, f) != getattr(plain, f)} == {"given_latent"}
     bottleneck, hyper = configs["Bottleneck"], configs["hypertransformer"]
@@ -40,28 +40,28 @@ def test_informed_is_the_transformer_and_one_field() -> None:
 
 
 def test_a_model_of_ones_own_goes_with_the_papers_two() -> None:
-    entries = catalog("smoke", {"custom": {"model": {"options": {"a": 1}}}}, [0], CustomModelConfig("m:Mine"))
+    entries = paper_runs("smoke", {"custom": {"model": {"options": {"a": 1}}}}, [0], CustomModelConfig("m:Mine"))
     mine = [entry for entry in entries if entry.config.model.label == "Mine"]
     assert [entry.config.task.support.name for entry in mine] == ["connected+", "connected", "disconnected"]
     assert mine[0].config.model == CustomModelConfig("m:Mine", (("a", 1),))
-    entries = catalog("smoke", {}, [0], CustomModelConfig(BOTTLENECK))
+    entries = paper_runs("smoke", {}, [0], CustomModelConfig(BOTTLENECK))
     assert [entry.name for entry in entries].count("Bottleneck-connected+-seed0") == 1
 
 
 def test_no_model_of_ones_own_takes_the_place_of_ours() -> None:
     for kind in ("my_model:Bottleneck", "my_model:transformer", "my_model:informed"):
         with pytest.raises(InputError, match="rename the class"):
-            catalog("smoke", {}, [0], CustomModelConfig(kind))
+            paper_runs("smoke", {}, [0], CustomModelConfig(kind))
 
 
 def test_a_supports_name_is_no_path() -> None:
-    entries = catalog("smoke", {"task": {"support": {"name": "../../x/y", "masks": ["110", "011"]}}}, [0])
+    entries = paper_runs("smoke", {"task": {"support": {"name": "../../x/y", "masks": ["110", "011"]}}}, [0])
     assert all("/" not in entry.name and not entry.name.startswith(".") for entry in entries)
 
 
 def test_changes_and_a_support_of_ones_own() -> None:
     changes = {"task": {"support": ["110", "011"]}, "hypertransformer": {"model": {"latent_dim": 3}}}
-    entries = catalog("smoke", changes, [0])
+    entries = paper_runs("smoke", changes, [0])
     assert {entry.config.task.num_modules for entry in entries} == {3}
     assert not any(entry.panels == "D" for entry in entries)
     configs = {entry.config.model.label: entry.config for entry in entries}
@@ -75,4 +75,4 @@ def test_changes_and_a_support_of_ones_own() -> None:
         ({"custom": {"model": {"options": {}}}}, "custom"),
     ]:
         with pytest.raises(InputError, match=rf"^{field} = "):
-            catalog("smoke", bad, [0])
+            paper_runs("smoke", bad, [0])

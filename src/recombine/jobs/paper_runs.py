@@ -1,4 +1,4 @@
-"""The catalog: the runs that reproduce each panel of the paper's figures."""
+"""The runs that reproduce each panel of the paper's figures."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ class CatalogRun:
         return f"{self.config.model.label}-{safe_name(self.config.task.support.name)}-seed{self.config.seed}"
 
 
-def catalog(
+def paper_runs(
     preset: Preset, changes: Mapping[str, Any], seeds: Sequence[int], custom: CustomModelConfig | None = None
 ) -> list[CatalogRun]:
     """The runs of a reproduction, the most important first.
@@ -106,4 +106,4 @@ def _custom_config(preset: Preset, custom: CustomModelConfig, changes: Mapping[s
 
 def _refuse_kind(field: str, changes: Mapping[str, Any]) -> None:
     if isinstance(model := changes.get("model"), Mapping) and "kind" in model:
-        raise InputError(field, model["kind"], "the catalog determines which models are trained; leave it out")
+        raise InputError(field, model["kind"], "this command determines which models are trained; leave it out")
