@@ -1,8 +1,8 @@
 """SLURM's queue, through submitit and SLURM's commands: what is put in, and what is there."""
 
-import getpass
 import hashlib
 import json
+import os
 import re
 import shlex
 import shutil
@@ -161,7 +161,7 @@ class Queue:
 
     def states(self) -> dict[str, str] | None:
         """The state of each of this sweep's tasks that has not ended; None while SLURM does not answer."""
-        who = [f"--user={getpass.getuser()}", f"--name={self.name}"]
+        who = [f"--user={os.getuid()}", f"--name={self.name}"]
         command = ["squeue", "--noheader", "--array", *who, "--format=%i %T"]
         try:
             answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
