@@ -8,6 +8,7 @@ import tyro
 
 from recombine.checks import check_size
 from recombine.errors import InputError
+from recombine.files import check_name
 from recombine.terminal.output import note
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Executor:
 
     def check(self, out: Path) -> None:
         """Refuse, before anything is written, what does not go together, or is not there."""
+        check_name("out", out.resolve())  # a worker is told where it is, in JSON
         if self.workers is not None:
             check_size("workers", self.workers, most=100_000)
         check_size("retries", self.retries, least=0, most=1000)
