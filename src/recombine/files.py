@@ -41,6 +41,16 @@ def check_output(field: str, path: Path, suffixes: tuple[str, ...]) -> None:
 
 
 def check_name(field: str, path: Path) -> None:
+    """Refuse a name under which nothing can be written."""
+    try:
+        str(path).encode()  # it will stand in files of JSON, in archives and on pages, which are UTF-8
+    except UnicodeEncodeError as error:
+        raise InputError(field, str(path), "not a usable file name; it must be UTF-8 text") from error
+    check_path(field, path)
+
+
+def check_path(field: str, path: Path) -> None:
+    """Refuse a name that no file can have; whether there is one of this name is not asked."""
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -59,15 +69,28 @@ def replacing(field: str, path: Path) -> Iterator[Path]:
         raise InputError(field, str(path), f"cannot be written ({error.strerror})") from error
     temporary = Path(name)
     try:
-        yield temporary
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)  # mkstemp makes files that only the owner can read
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        with _naming(path):
+            yield temporary
+            umask = os.umask(0)
+            os.umask(umask)
+            temporary.chmod(0o666 & ~umask)  # mkstemp makes files that only the owner can read
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())
+            temporary.replace(path)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # the first error is the one to report
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """The system does not say which file it could not write, bring to the disk or close: it knows a handle only."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            error.filename = str(path)
         raise
 
 
@@ -82,7 +105,8 @@ def replace_file(path: Path, data: bytes) -> None:
     try:
         write_new(temporary, data)
         os.rename(temporary, path)
-    except OSError:
+    except OSError as error:
+        error.filename = str(path)  # and not the temporary one, which is gone when somebody looks
         with suppress(OSError):  # the first error is the one to report
             os.unlink(temporary)
         raise
@@ -114,12 +138,13 @@ def append(path: Path, data: bytes) -> None:
 
 
 def _write(path: Path, how: int, data: bytes) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | how, 0o666)
-    try:
-        _write_all(handle, data)
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    with _naming(path):
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | how, 0o666)
+        try:
+            _write_all(handle, data)
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def read_file(path: Path, most: int | None = None, below: Path | None = None) -> bytes:
@@ -127,10 +152,33 @@ def read_file(path: Path, most: int | None = None, below: Path | None = None) ->
     with regular_file(path, below) as (handle, found):
         if most is not None and found.st_size > most:
             raise NotAFile(f"{path.name} has {found.st_size} bytes, at most {most}")
-        parts = []
-        while part := os.read(handle, 1 << 20):
-            parts.append(part)
-        return b"".join(parts)
+        return _read_all(handle, path, most)
+
+
+def read_named(field: str, path: Path, most: int) -> str:
+    """The text of a file that the user named, which may be a link; or a line that says why it cannot be read.
+
+    Pipes, devices and sockets are refused: a pipe may never say anything, and a device may never end.
+    """
+    try:
+        with _open_file(path, os.open(path, os.O_RDONLY | os.O_NONBLOCK)) as (handle, _):
+            return _read_all(handle, path, most).decode()
+    except UnicodeDecodeError as error:
+        raise InputError(field, str(path), "cannot be read (not UTF-8 text)") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        why = getattr(error, "strerror", None) or error
+        raise InputError(field, str(path), f"cannot be read ({why})") from error
+
+
+def _read_all(handle: int, path: Path, most: int | None) -> bytes:
+    """To the end, wherever the system says that it is: files of /proc have no size."""
+    parts, size = [], 0
+    while part := os.read(handle, 1 << 20):
+        parts.append(part)
+        size += len(part)
+        if most is not None and size > most:
+            raise NotAFile(f"{path.name} has more than {most} bytes")
+    return b"".join(parts)
 
 
 def read_end(path: Path, most: int, below: Path | None = None) -> bytes:
@@ -152,6 +200,12 @@ def regular_file(path: Path, below: Path | None = None) -> Iterator[tuple[int, o
         if error.errno not in ABSENT:
             raise  # an error of the system, not of the file: the file may be good
         raise NotAFile(f"{path.name}: {error.strerror}") from error
+    with _open_file(path, handle) as opened:
+        yield opened
+
+
+@contextmanager
+def _open_file(path: Path, handle: int) -> Iterator[tuple[int, os.stat_result]]:
     try:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
@@ -163,11 +217,12 @@ def regular_file(path: Path, below: Path | None = None) -> Iterator[tuple[int, o
 
 def sync_directory(path: Path) -> None:
     """Bring a directory's entries to the disk: a new name is durable only after this."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    with _naming(path):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def make_directory(path: Path) -> None:
@@ -186,6 +241,7 @@ def make_directories(path: Path) -> None:
 
 def make_output_directory(field: str, path: Path) -> None:
     """Make a directory. Raises an `InputError` that says why if that fails."""
+    check_name(field, path)
     try:
         make_directories(path)
     except OSError as error:

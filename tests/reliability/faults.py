@@ -12,6 +12,7 @@ import recombine.files
 
 # Every operation of `recombine.files` that changes the disk, or brings it to rest.
 CHANGING = ("open", "write", "fsync", "rename", "mkdir", "unlink", "rmdir")
+NAMED = ("open", "rename", "mkdir", "unlink", "rmdir")
 FAULTS = ("crash", "crash after", "ENOSPC", "EIO")
 
 
@@ -95,7 +96,9 @@ class FailingDisk:
             raise Crash
         if name == "write":  # a full disk takes a part of it
             self._do(name, real, (args[0], bytes(args[1])[: len(args[1]) // 2]), kwargs)
-        raise OSError(getattr(errno, self.fault), self.fault)
+        number = getattr(errno, self.fault)
+        # As the system does: of a path it says which one, of a handle it does not.
+        raise OSError(number, os.strerror(number), *(args[:1] if name in NAMED else ()))
 
     def _synced(self, path: Path) -> None:
         self.dirty.discard(path)

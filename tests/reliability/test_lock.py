@@ -133,7 +133,7 @@ RETURNING_CHILD = """
 import os, sys
 from pathlib import Path
 from recombine.errors import InputError
-from recombine.storage.directory import RunDirectory
+from recombine.storage.writer import RunDirectory
 
 with RunDirectory(Path(sys.argv[1])) as directory:
     if not os.fork():

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from recombine.failure import describe
 from recombine.storage.checkpoint import (
     Checkpoint,
     DamagedCheckpoint,
@@ -62,8 +63,10 @@ def test_every_operation_of_a_save_fails_in_turn(tmp_path: Path, fault: str, pow
             try:
                 save_checkpoint(directory, make_checkpoint(new))
                 returned = True
-            except (Crash, OSError):
+            except Crash:
                 pass
+            except OSError as error:
+                assert str(directory) in describe(error), "an error names its file"
         assert shim.count > at
         if power != "kept":
             shim.lose_power(garble=power == "garbled")

@@ -8,6 +8,7 @@ import tyro
 
 from recombine.checks import check_size
 from recombine.errors import InputError
+from recombine.files import check_name
 from recombine.terminal.output import note
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Executor:
 
     def check(self, out: Path) -> None:
         """Refuse contradictory options and clusters that cannot be reached, before anything is written."""
+        check_name("out", out.resolve())  # a worker is told where it is, in JSON
         if self.workers is not None:
             check_size("workers", self.workers, most=100_000)
         check_size("retries", self.retries, least=0, most=1000)

@@ -37,6 +37,9 @@ class Construct:
         numbers = self.trials * 2 * self.modules * width * self.hidden_dim
         if numbers > MOST_NUMBERS:
             raise InputError("trials", self.trials, f"{numbers:,} weights at these sizes; at most {MOST_NUMBERS:,}")
+        from recombine.run.machine import check_memory
+
+        check_memory()
         from recombine.measure.construction_error import construction_error
 
         sizes = (self.modules, self.input_dim, self.hidden_dim, self.output_dim)

@@ -8,6 +8,7 @@ import tyro
 
 from recombine.cli.arguments import OptionalInt
 from recombine.errors import InputError
+from recombine.files import check_path
 from recombine.terminal.output import note, print_json
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ def _one_run(path: Path) -> "RunSource":
     """The run at a path. If there are several runs below the path, raises an error that lists them."""
     from recombine.storage.source import CONFIG, require_runs
 
+    check_path("runs", path)
     if path.is_dir() and not (path / CONFIG).is_file() and not any(path.iterdir()):
         raise InputError("runs", str(path), f"not a run directory: it has no {CONFIG}")
     found = require_runs(path)

@@ -4,8 +4,9 @@ import contextlib
 import io
 import os
 import re
+import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import tyro
@@ -22,8 +23,13 @@ from recombine.cli.sweep import Sweep
 from recombine.cli.task import Task
 from recombine.cli.train import Train
 from recombine.errors import Failed, InputError
+from recombine.failure import describe, memory_errors
+from recombine.run.home import settle_home
 from recombine.run.signals import Interrupted
 from recombine.terminal.output import complain, keep_results_apart, print_line, results
+from recombine.terminal.standard_streams import discard_output, name_output, settle_streams
+
+NARROWEST, WIDEST = 20, 10_000  # columns
 
 
 class UsageError(Exception):
@@ -51,14 +57,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     own_process = arguments is None
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    if arguments in (["--version"], ["-V"]):
-        print_line(f"recombine {__version__}")
-        return 0
+    settle_streams()
+    settle_home()
     try:
-        command = parse(arguments)
-        if own_process:
-            keep_results_apart()
-        command.run()
+        with memory_errors():
+            if arguments in (["--version"], ["-V"]):
+                print_line(f"recombine {__version__}")
+            else:
+                command = parse(arguments)
+                if own_process:
+                    keep_results_apart()
+                command.run()
+        results().flush()  # here, so that its errors are handled like all others
     except (UsageError, InputError) as error:
         complain(str(error))
         return 2
@@ -69,15 +79,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         complain("interrupted")
         return 130
     except BrokenPipeError:  # the reader of our output has closed it, like `head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), results().fileno())
+        discard_output()
         return 0
     except (Failed, OSError, MemoryError, ArithmeticError) as error:
-        complain(str(error) or type(error).__name__)
-        return 1
-    except RuntimeError as error:
-        if "RESOURCE_EXHAUSTED" not in str(error):  # JAX's word for out of memory; any other error is a bug
-            raise
-        complain(f"out of memory; choose smaller sizes ({str(error).splitlines()[0]})")
+        name_output(error)
+        complain(describe(error))
         return 1
     return 0
 
@@ -92,25 +98,58 @@ def parse(
     if arguments[:1] == ["sweep"] and arguments[1:2] not in (["run"], ["results"], ["--help"], ["-h"]):
         arguments = ["sweep", "run", *arguments[1:]]
     try:
-        with contextlib.redirect_stderr(complaint):
+        with contextlib.redirect_stderr(complaint), _columns(arguments):
             return tyro.cli(Command, prog="recombine", description=description, args=arguments, config=markers)  # pyright: ignore
     except SystemExit as leaving:
         if not leaving.code:  # --help
+            sys.stdout.flush()
             raise
     raise UsageError(_one_line(complaint.getvalue()))
 
 
+@contextlib.contextmanager
+def _columns(arguments: list[str]) -> Iterator[None]:
+    """How wide tyro takes the terminal to be.
+
+    A complaint is put into one line, so its words must not be broken. Help needs some room: with less, tyro looks for
+    a place to break a line for ever.
+    """
+    is_help = not {"--help", "-h"}.isdisjoint(arguments)
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = str(max(NARROWEST, shutil.get_terminal_size().columns) if is_help else WIDEST)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["COLUMNS"]
+        else:
+            os.environ["COLUMNS"] = before
+
+
 def _one_line(box: str) -> str:
-    """tyro's framed error message as one line, without the frame and the hint to the help.
+    """tyro's framed error message as one line, without its colours, its frame and the hint to the help.
 
     The frame is drawn with `─`, or with hyphens if the terminal lacks that character.
     """
-    lines = [re.sub(r"^[│╭╰]\s?|\s*[│╮╯]$", "", line).strip() for line in box.splitlines()[1:]]
-    parts = [" ".join(part.split()) for part in re.split(r"[─-]{3,}", " ".join(lines))]
-    said = [part for part in parts if part and not part.startswith(("For full helptext", "Argument helptext"))]
+    parts: list[list[str]] = [[]]
+    for line in re.sub(r"\x1b\[[0-9;]*m", "", box).splitlines()[1:]:
+        words = re.sub(r"^[│╭╰]|[│╮╯]$", "", line).strip()
+        if re.fullmatch(r"[─-]{3,}", words):
+            parts.append([])
+        elif words:
+            parts[-1].append(" ".join(words.split()))
+    said = [_part(lines) for lines in parts if lines and not lines[0].startswith(("For full help", "Argument help"))]
     for pattern, words in REWORDED.items():
         said = [re.sub(pattern, words, part) for part in said]
     return f"{'; '.join(said)} (see recombine --help)"
+
+
+def _part(lines: list[str]) -> str:
+    """One part of a complaint; of the options that tyro proposes with all their help, the names."""
+    if lines[0].startswith("Perhaps you meant"):
+        names = dict.fromkeys(line.split()[0].rstrip(",") for line in lines if line.startswith("--"))
+        return f"did you mean {' or '.join(names)}?"
+    return " ".join(lines)
 
 
 def _choices(match: re.Match[str]) -> str:
@@ -121,6 +160,7 @@ def _choices(match: re.Match[str]) -> str:
 # tyro's messages, and ours in their place: the argument, its value and what would be right
 REWORDED = {
     r"Error parsing (\S+): invalid literal for int\(\) with base 10: (.*)": r"\1 = \2: an integer",
+    r"Error parsing (\S+): could not convert string to float: (.*)": r"\1 = \2: a number",
     # an optional integer; other optional arguments are paths or text, which accept anything
     r"Error parsing (\S+): no type matching .*? could be instantiated from \[(.*?)\].*": r"\1 = \2: an integer",
     r"Error parsing (\S+): Could not find valid parse for arguments: \[(.*?)\].*": r"\1 = \2: integers",

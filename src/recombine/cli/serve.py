@@ -15,6 +15,7 @@ import tyro
 
 from recombine.checks import check_number, check_size
 from recombine.errors import InputError
+from recombine.files import check_path
 from recombine.terminal.output import note, print_line
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Serve:
 
         chosen = demo_archives() if self.demo else None
         directory = demo_directory() if self.demo else self.directory or RUNS
+        check_path("directory", directory)
         if not directory.is_dir():
             what = "is a file, not a directory" if directory.exists() else "there is no such directory"
             raise InputError("directory", str(directory), f"{what}; --demo shows trained models without one")

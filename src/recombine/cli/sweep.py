@@ -14,6 +14,7 @@ from recombine.cli.report import default_report
 from recombine.config.preset import Preset
 from recombine.config.schema import SHIPPED
 from recombine.errors import Failed, InputError
+from recombine.files import check_path
 from recombine.jobs.grid import NAMED, read_grid, sweep_runs
 from recombine.terminal.output import note, print_json, print_line
 
@@ -156,6 +157,7 @@ class Results:
         from recombine.storage.sweep_list import LIST, has_list
 
         check_size("top", self.top, most=10**6)
+        check_path("directory", self.directory)
         if not has_list(self.directory):
             raise InputError("directory", str(self.directory), f"not the directory of a sweep: it has no {LIST}")
         if self.sql is not None:

@@ -108,6 +108,9 @@ class Sample:
         support = parse_support(self.support, self.held_out)
         support.masks_of(self.split)  # refuses `ood` if no mask is held out
         task = TaskConfig(support, self.input_dim, self.hidden_dim, self.length)
+        from recombine.run.machine import check_memory
+
+        check_memory()
         from recombine.task.episode_file import sample_dataset, save_dataset
 
         arrays = sample_dataset(task, self.split, self.episodes, self.seed)

@@ -14,10 +14,11 @@ def preset_config(preset: Preset, kind: str) -> Config:
 
     paper: Tables 2 and 3. quick: small enough to train in minutes. smoke: a few seconds, to test that everything runs.
     """
+    model = default_model(kind)  # refuses what is not a kind, not even a word
     changes = _changes(preset, kind)
     if kind not in MODEL_CONFIGS:
         changes.pop("model", None)
-    return override(Config(model=default_model(kind)), changes)
+    return override(Config(model=model), changes)
 
 
 def _changes(preset: Preset, kind: str) -> Tables:

@@ -12,11 +12,16 @@ import tomli_w
 
 from recombine.config.schema import MODEL_CONFIGS, Config, CustomModelConfig, ModelConfig, ModelKind
 from recombine.errors import InputError, suggestion
+from recombine.files import read_named
 from recombine.support.parse import parse_support, unparse_support
 from recombine.support.support import Support
 
 Tables = dict[str, Any]
 """Nested tables, as parsed from TOML."""
+
+LARGEST_FILE = 10_000_000  # bytes; a configuration has some hundred, and a support of its own more
+LONGEST_NAME = 80  # characters that are shown of a field's name
+DEEPEST = 16  # tables within tables; a configuration has three
 
 _hints = functools.cache(get_type_hints)  # cached: it takes a third of the time of reading a configuration
 
@@ -59,19 +64,27 @@ def read_config(path: Path, base: Config) -> Config:
 
 
 def read_toml(path: Path) -> Tables:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise InputError("config", str(path), f"cannot be read ({why})") from error
-    return parse_toml(text, str(path))
+    return parse_toml(read_named("config", path, LARGEST_FILE), str(path))
 
 
 def parse_toml(text: str, source: str) -> Tables:
     try:
-        return tomllib.loads(text)
+        tables = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # ValueError: a TOMLDecodeError, or an integer of thousands of digits
         raise InputError("config", source, f"is not valid TOML ({error})") from error
+    if _deep(tables):
+        raise InputError("config", source, f"tables are at most {DEEPEST} deep")
+    return tables
+
+
+def _deep(value: Any) -> bool:
+    """Whether tables and lists are so deep in each other that whatever walks through them would end in an error."""
+    layer = [value]
+    for _ in range(DEEPEST):
+        tables = [entry for entry in layer if isinstance(entry, dict)]
+        lists = [entry for entry in layer if isinstance(entry, list)]
+        layer = [inner for table in tables for inner in table.values()] + [inner for one in lists for inner in one]
+    return bool(layer)
 
 
 def parse_changes(changes: Sequence[str]) -> Tables:
@@ -81,20 +94,27 @@ def parse_changes(changes: Sequence[str]) -> Tables:
         name, equals, value = change.partition("=")
         if not equals or not all(part.isidentifier() for part in name.strip().split(".")):
             raise InputError("set", change, "FIELD=VALUE, such as model.num_layers=3")
-        try:
-            parsed = tomllib.loads(f"value = {value}")["value"]
-        except (ValueError, RecursionError):
-            parsed = value
+        parsed = _parse_value(value)
         *tables, field = name.strip().split(".")
+        if len(tables) >= DEEPEST or _deep(parsed):
+            raise InputError("set", change, f"tables are at most {DEEPEST} deep")
         table = data
         for part in tables:
             table = table.setdefault(part, {})
             if not isinstance(table, dict):
-                raise InputError("set", change, f"{part} is given a value and a field")
+                raise InputError("set", change, "a field is given a value, and fields of its own")
         if field in table:
-            raise InputError("set", change, f"{name} is set twice")
+            raise InputError("set", change, "the field is set twice")
         table[field] = parsed
     return data
+
+
+def _parse_value(text: str) -> Any:
+    try:
+        found = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
+        return text
+    return found["value"] if len(found) == 1 else text  # a line break in it would begin another field
 
 
 def stored_config(tables: Mapping[str, Any]) -> Config:
@@ -117,6 +137,7 @@ def _override(config: Any, data: Mapping[str, Any], prefix: str) -> Any:
     for name, value in data.items():
         path = f"{prefix}{name}"
         if name not in known:
+            path = path if len(path) <= LONGEST_NAME else f"{path[:LONGEST_NAME]}..."
             raise InputError(path, value, f"no such field{suggestion(name, known)}; there are {', '.join(known)}")
         current = getattr(config, name)
         if isinstance(current, Support):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recombine.errors import InUse
+from recombine.failure import memory_errors
 from recombine.jobs.protocol import Job, News
 from recombine.run.signals import StopSignal
 from recombine.storage.shared_file import Writing
@@ -22,6 +23,11 @@ Tell = Callable[[News], None]
 
 def execute_job(job: Job, stop: StopSignal, tell: Tell) -> None:
     """Execute a job. `tell` is called with news of its progress."""
+    with memory_errors():
+        _execute(job, stop, tell)
+
+
+def _execute(job: Job, stop: StopSignal, tell: Tell) -> None:
     from recombine.config.schema import Config
     from recombine.config.toml import override, parse_toml
     from recombine.model.custom import import_model

@@ -30,6 +30,7 @@ from recombine.config.preset import Preset, preset_config
 from recombine.config.schema import Config
 from recombine.config.toml import Tables, override, read_toml
 from recombine.errors import InputError, suggestion
+from recombine.files import check_path
 from recombine.record.sweep import SweepLine
 
 MOST_CONFIGURATIONS = 100_000
@@ -101,6 +102,7 @@ def read_grid(spec: str) -> Grid:
     if spec in NAMED:
         return paper_grid(NAMED[spec])
     path = Path(spec)
+    check_path("grid", path)
     if not path.is_file():
         hint = suggestion(spec, list(NAMED))
         raise InputError("grid", spec, f"{', '.join(NAMED)}, or a TOML file; there is no such file{hint}")

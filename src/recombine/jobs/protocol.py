@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from recombine.errors import InputError, InUse
+from recombine.failure import describe
 from recombine.record.codec import Record
 from recombine.record.score import MetricsRow
 
@@ -81,7 +82,7 @@ class JobEvent(NamedTuple):
 def failure(error: BaseException) -> News:
     """The news that an error ended a job."""
     hopeless = isinstance(error, InputError | ArithmeticError) and not isinstance(error, InUse)
-    return News(kind="failed", error=str(error) or type(error).__name__, hopeless=hopeless)
+    return News(kind="failed", error=describe(error), hopeless=hopeless)
 
 
 def retried(job: Job, news: News) -> JobEvent:

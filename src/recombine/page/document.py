@@ -18,7 +18,8 @@ from recombine.page.html import embed_json
 def write_document(path: Path, text: str) -> None:
     """Write a document, completely or not at all."""
     with replacing("page", path) as temporary:
-        temporary.write_text(text, encoding="utf-8", newline="\n")
+        # a run's path is shown, and need not be UTF-8
+        temporary.write_text(text, encoding="utf-8", errors="replace", newline="\n")
 
 
 def document(title: str, header: str, main: str, data_id: str, data: Any, script: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from safetensors.numpy import save
 
 from recombine.errors import InputError
-from recombine.files import NotAFile, make_directories, read_file, replace_file
+from recombine.files import NotAFile, check_name, make_directories, read_file, replace_file
 from recombine.model.weights import named_arrays
 from recombine.record.codec import BadRecord, decode, encode
 from recombine.record.run_state import Environment, Start
@@ -45,6 +45,7 @@ def check_export(runs: Iterable[RunSource], out: Path, weights: bool = False, li
     _check_lists(lists, out)
     names: set[str] = set()
     for run in runs:
+        check_name("runs", Path(run.name))
         read_run(run)  # raises an error if it is damaged
         read_selection(run)
         _kept_files(run)
@@ -71,7 +72,9 @@ def _check_lists(lists: Sequence[Path], out: Path) -> None:
         raise InputError("runs", shown, f"each has a {lists[0].name}; export them to different directories")
     for path in lists:
         there = out / path.name
-        if there.is_file() and not set(read_file(there).splitlines()) <= set(_read_list(path).splitlines()):
+        if not there.is_file():
+            continue
+        if not set(read_file(there, LARGEST_LIST).splitlines()) <= set(_read_list(path).splitlines()):
             raise InputError("out", str(out), f"the {path.name} of another sweep is there; name another directory")
 
 

@@ -12,15 +12,26 @@ from recombine.checks import check_size
 from recombine.code_digest import UNKNOWN, model_digest, package_commit, package_digest
 from recombine.errors import InputError
 from recombine.record.run_state import Identity, Start
+from recombine.run.home import cache_directory
 
 COMPILED = "RECOMBINE_COMPILED"  # our choice of cache directory; a cluster may pass it on to other machines
 TRAINING = ("recombine.train.loop", "recombine.measure.snapshot")  # the code that determines a run
+LEAST_MEMORY = 3 << 30  # bytes of addresses; with two thirds of it, XLA fails at the smallest run on two cores
 THREADS = "RECOMBINE_THREADS"  # set in the environment by `prepare`, read by `identity`
 
 
 def available_cores() -> int:
     """The number of cores that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def check_memory() -> None:
+    """Refuse a limit under which XLA cannot start: it ends the process on the spot, and nothing can be said then."""
+    import resource
+
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY and limit < LEAST_MEMORY:
+        raise InputError("ulimit -v", limit // 1024, f"at least {LEAST_MEMORY // 1024} (KiB), or unlimited, for JAX")
 
 
 def prepare(threads: int | None = None, devices: int = 1, compile_quickly: bool = False) -> None:
@@ -33,6 +44,7 @@ def prepare(threads: int | None = None, devices: int = 1, compile_quickly: bool 
     thread pool then needs more threads than there are devices: each device blocks one thread while it waits for the
     others, and with only as many threads as devices the first exchange never ends.
     """
+    check_memory()
     if threads is not None:
         check_size("threads", threads, most=4096)
     check_size("devices", devices, most=4096)
@@ -90,7 +102,7 @@ def this_start(step: int, identity: Identity) -> Start:
         cores=available_cores(),
         commit=package_commit(),
         versions={name: version(name) for name in ("safetensors", "jaxtyping")},
-        command=("recombine", *sys.argv[1:]),
+        command=("recombine", *(word.encode(errors="backslashreplace").decode() for word in sys.argv[1:])),
     )
 
 
@@ -118,9 +130,11 @@ def _keep_compiled() -> None:
     """
     given = os.environ.get("JAX_COMPILATION_CACHE_DIR")
     if given is None or given == os.environ.get(COMPILED):  # unset, or our own choice, perhaps made on another machine
-        home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+        home = cache_directory()
+        if home is None:
+            return
         kind = _short_hash(f"{_processor()} {_processor_flags()}")
-        os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(home) / "recombine" / f"compiled-{kind}")
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = str(home / f"compiled-{kind}")
         os.environ[COMPILED] = os.environ["JAX_COMPILATION_CACHE_DIR"]
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 

@@ -146,7 +146,7 @@ def run_interruptibly(
     before = {signum: signal.signal(signum, handle) for signum in SIGNALS}
     thread = threading.Thread(target=do, daemon=True)
     try:
-        thread.start()
+        _start(thread)
         while thread.is_alive():
             thread.join(0.1)
             if stop.signum is not None and stop.try_exit():
@@ -157,6 +157,15 @@ def run_interruptibly(
             signal.signal(signum, handler)
     if errors:
         raise errors[0]
+    if not results:  # memory ran out, even for the error: nothing is known to be saved
+        raise MemoryError
     if stop.signum is not None:
         raise Interrupted(stop.signum)
     return results[0]
+
+
+def _start(thread: threading.Thread) -> None:
+    try:
+        thread.start()
+    except RuntimeError as error:  # how Python says that there is no memory for it
+        raise MemoryError(str(error)) from error

@@ -19,6 +19,7 @@ from recombine.checks import check_number, check_size
 from recombine.config.schema import Config, custom_model
 from recombine.config.toml import write_toml
 from recombine.errors import InputError
+from recombine.failure import describe, out_of_memory
 from recombine.measure.snapshot import SnapshotEpisodes, measure_parts, snapshot_episodes
 from recombine.model.weights import named_arrays
 from recombine.record.run_state import Change, Environment, Identity, RunState, TimingRow
@@ -167,9 +168,13 @@ class RunTraining:
             raise
         except BaseException as error:
             self.failed = True
-            with suppress(OSError):  # the disk may be full: the first error is the one to report
-                self._write_status("failed", str(error) or type(error).__name__)
-            raise
+            with suppress(OSError, MemoryError):  # the disk may be full: the first error is the one to report
+                self._write_status("failed", describe(error))
+            if not out_of_memory(error):
+                raise
+            said = str(error).partition("\n")[0]
+            kept = "nothing is saved yet" if self.saved_step is None else f"step {self.saved_step} is saved"
+            raise MemoryError(f"{said}; {kept}" if said else kept) from error
 
     def start(self) -> Iterator[Progress]:
         """Do everything up to the first training step: write the directory's files, and measure if that is due."""
@@ -216,7 +221,7 @@ class RunTraining:
     def record_stopped(self) -> None:
         """Save, and record the state `stopped`, if the run ends for a reason outside it."""
         if not self.failed and not self.finished:
-            with suppress(OSError):
+            with suppress(OSError, MemoryError):  # the newest checkpoint is kept, and others tell why it was left
                 self.save_if_needed()
                 self._write_status("stopped")
 

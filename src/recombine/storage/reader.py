@@ -9,7 +9,7 @@ from recombine.code_digest import UNKNOWN, package_digest
 from recombine.config.schema import Config
 from recombine.config.toml import Tables, parse_toml, read_toml, stored_config
 from recombine.errors import InputError
-from recombine.files import NotAFile
+from recombine.files import NotAFile, check_path
 from recombine.record.codec import BadRecord, Record, decode
 from recombine.record.reference import References
 from recombine.record.run_state import Environment, Identity, RunState, Status
@@ -134,6 +134,7 @@ def _parse_config(source: RunSource, text: str) -> Config:
 
 def read_tables(path: Path) -> Tables:
     """The tables of a TOML file, which may be in an archive: `ARCHIVE.zip/RUN/config.toml`."""
+    check_path("config", path)
     inside = None if path.exists() else split_path(path)
     if inside is None:
         return read_toml(path)

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from recombine.errors import InputError
-from recombine.files import read_end, read_file
+from recombine.files import check_path, read_end, read_file
 from recombine.no_links import is_directory, is_regular, names_below, stat_below
 from recombine.storage.archive import Archive, is_archive, is_plain_path, open_archive, split_path
 
@@ -153,6 +153,7 @@ def archive_runs(archive: Archive) -> Iterator[ArchiveSource]:
 
 def require_runs(path: Path, field: str = "runs") -> list[RunSource]:
     """The runs at a path. Raises an error if there are none."""
+    check_path(field, path)
     found = list(find_runs(path))
     if not found:
         what = f"no run in it (a run directory has a {CONFIG})" if path.is_dir() else "no such directory"

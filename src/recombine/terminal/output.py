@@ -1,6 +1,7 @@
 """Printing: results to stdout, notes and errors to stderr."""
 
 import json
+import re
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -31,6 +32,9 @@ def result_console(highlight: bool = True) -> "Console":
     return Console(file=results(), highlight=highlight)
 
 
+LONGEST_LINE = 1200  # characters
+
+
 def note(text: str) -> None:
     sys.stderr.write(f"{text}\n")
 
@@ -43,7 +47,16 @@ def print_json(value: Any) -> None:
     """Print plain data or records as JSON. Numbers that are not finite become null."""
     from recombine.record.codec import plain
 
-    print_line(_indented(plain(value)))
+    print_line(_escaped(_indented(plain(value))))
+
+
+def _escaped(text: str) -> str:
+    """JSON, where the terminal cannot show it, with JSON's own escapes: what reads it gets the same strings."""
+    try:
+        text.encode(sys.stdout.encoding)
+    except UnicodeEncodeError:
+        return re.sub(r"[^\x00-\x7f]+", lambda found: json.dumps(found[0])[1:-1], text)
+    return text
 
 
 def _indented(value: Any, indent: str = "") -> str:
@@ -67,4 +80,8 @@ def _key(name: Any) -> str:
 
 
 def complain(text: str) -> None:
-    sys.stderr.write(f"recombine: {' '.join(text.split())}\n")
+    """One line of sensible length. What was given may be in it, and may hold anything: nothing in it is obeyed."""
+    line = "".join(one if one.isprintable() else repr(one)[1:-1] for one in " ".join(text.split()))
+    if len(line) > LONGEST_LINE:
+        line = f"{line[: LONGEST_LINE * 3 // 4]} … {line[-LONGEST_LINE // 4 :]}"  # the advice is at the end
+    sys.stderr.write(f"recombine: {line}\n")

@@ -9,6 +9,7 @@ import logging
 import os
 import secrets
 import socket
+import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import chdir
@@ -20,6 +21,7 @@ from recombine.errors import Failed, InputError
 from recombine.files import make_directories, remove_directory, replace_file
 from recombine.jobs.execute import execute_job
 from recombine.jobs.protocol import ERRORS, Job, JobEvent, News, failure, retried
+from recombine.run.home import cache_directory
 from recombine.run.machine import prepare
 from recombine.run.signals import Interrupted, StopSignal, run_interruptibly
 from recombine.storage.source import CHECKPOINTS, CONFIG
@@ -206,7 +208,7 @@ _prepared = False
 
 
 def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "recombine" / "runs"
+    return (cache_directory() or Path(tempfile.gettempdir()) / f"recombine-{os.getuid()}") / "runs"
 
 
 def _news(ray: Any, board: Any) -> list[tuple[str, News]]:

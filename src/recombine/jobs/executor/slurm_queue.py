@@ -1,8 +1,8 @@
 """Submits tasks to SLURM's queue and queries it, through submitit and SLURM's commands."""
 
-import getpass
 import hashlib
 import json
+import os
 import re
 import shlex
 import shutil
@@ -161,7 +161,7 @@ class Queue:
 
     def states(self) -> dict[str, str] | None:
         """The state of every task of this sweep that has not ended. None if SLURM does not answer."""
-        who = [f"--user={getpass.getuser()}", f"--name={self.name}"]
+        who = [f"--user={os.getuid()}", f"--name={self.name}"]
         command = ["squeue", "--noheader", "--array", *who, "--format=%i %T"]
         try:
             answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)

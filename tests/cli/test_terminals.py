@@ -1,0 +1,157 @@
+"""Terminals as they come: narrow ones, coloured ones, ones without our characters, and none."""
+
+import io
+import json
+import os
+import pty
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from recombine.cli.main import main
+from tests.reliability.small_run import finish
+
+COMMAND = [sys.executable, "-m", "recombine"]
+
+
+def run(*arguments: str, stdout: int = subprocess.PIPE, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    env = {name: value for name, value in os.environ.items() if name != "COLUMNS"} | environment
+    return subprocess.run([*COMMAND, *arguments], stdout=stdout, stderr=subprocess.PIPE, env=env, timeout=120)
+
+
+@pytest.mark.parametrize("columns", ["0", "1", "4", "5", "-3", "x", "1000000"])
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "-h"]], ids=" ".join)
+def test_help_comes_to_an_end(
+    arguments: list[str], columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    with pytest.raises(SystemExit) as leaving:
+        main(arguments)
+    assert not leaving.value.code
+    assert "usage" in capsys.readouterr().out
+    assert os.environ["COLUMNS"] == columns
+
+
+@pytest.mark.parametrize("columns", [3, 80])
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["trian"], "trian"),
+        (["train", "--nonsense"], "--nonsense"),
+        (["train", "--seed"], "--seed"),
+        (["train", "--preset", "smal"], "--preset = 'smal'"),
+        (["train", "--save-every", "x"], "--save-every = 'x'"),
+        (["reproduce", "--worker", "3"], "--workers?"),
+        (["task", "---x"], "---x"),
+        (["task"], "show, design, sample"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_usage_error_at_a_real_terminal(arguments: list[str], named: str, columns: int) -> None:
+    leader, follower = pty.openpty()
+    try:
+        size = [shutil.which("stty") or "stty", "cols", str(columns)]
+        subprocess.run(size, stdin=follower, check=True)
+        result = run(*arguments, stdout=follower, TERM="xterm-256color")
+    finally:
+        os.close(leader)
+        os.close(follower)
+    line = result.stderr.decode()
+    assert result.returncode == 2
+    assert line.count("\n") == 1
+    assert named in line
+    assert not re.search("[│╭╰─\x1b]", line)
+    assert len(line) < 300
+
+
+def test_what_a_value_holds_does_not_reach_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A key of a file may be a sequence that clears the screen."""
+    path = tmp_path / "a.toml"
+    path.write_text('"\\u001b[2J\\u0007" = 1\n')
+    assert main(["train", "--config", str(path)]) == 2
+    line = capsys.readouterr().err
+    assert "\\x1b[2J" in line
+    assert line[:-1].isprintable()
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose directory has a name that is not UTF-8."""
+    place = tmp_path_factory.mktemp("named")
+    finish(place / "plain")
+    return (place / "plain").rename(place / os.fsdecode(b"bad\xff"))
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["report", "RUN", "--out", "report"],
+        ["report", "RUN", "--out", "report", "--markdown"],
+        ["report", "RUN", "--out", "report", "--json"],
+        ["eval", "RUN"],
+        ["export", "RUN", "--out", "copy"],
+        ["export", "RUN", "--out", "copy.zip"],
+        ["task", "show"],
+        ["train", "--out", "NEW"],
+        ["reproduce", "--out", "NEW"],
+        ["report", "RUN", "--out", "NEW"],
+        ["export", "RUN", "--out", "NEW"],
+        ["task", "sample", "--out", "NEW.npz"],
+        ["train", "--config", "NEW"],
+        ["sweep", "--grid", "NEW"],
+        ["serve", "NEW"],
+        ["NEW"],
+    ],
+    ids=" ".join,
+)
+def test_characters_that_a_terminal_does_not_have(
+    arguments: list[str], encoding: str, named: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    streams = {}
+    for name in ("stdout", "stderr"):
+        streams[name] = io.TextIOWrapper(io.BytesIO(), encoding=encoding, write_through=True)
+        monkeypatch.setattr(sys, name, streams[name])
+    words = {"RUN": str(named), "NEW": os.fsdecode(b"new\xff"), "NEW.npz": os.fsdecode(b"new\xff.npz")}
+    status = main([words.get(word, word) for word in arguments])
+    texts = {name: stream.buffer.getvalue().decode(encoding) for name, stream in streams.items()}  # pyright: ignore
+    refused = arguments[0] == "export" or any(word.startswith("NEW") for word in arguments)
+    assert status == (2 if refused else 0), texts
+    if refused:
+        assert texts["stderr"].count("\n") == 1
+        assert not list(tmp_path.iterdir())
+    elif "--json" in arguments:
+        assert json.loads(texts["stdout"])["notes"] is not None
+
+
+def test_help_in_a_locale_without_our_characters() -> None:
+    for environment in ({"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}):
+        result = run("--help", **environment)
+        assert (result.returncode, result.stderr) == (0, b"")
+        assert result.stdout.isascii()
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["task", "show"]], ids=" ".join)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_under_the_output(arguments: list[str], unbuffered: str) -> None:
+    full = os.open("/dev/full", os.O_WRONLY)
+    try:
+        result = run(*arguments, stdout=full, PYTHONUNBUFFERED=unbuffered)
+    finally:
+        os.close(full)
+    assert result.returncode == 1
+    assert result.stderr.count(b"\n") == 1
+    assert b"standard output" in result.stderr
+
+
+def test_streams_that_are_closed(tmp_path: Path) -> None:
+    """The file that is written does not take the place of a stream: what is printed would go into it."""
+    python = [sys.executable, "-m", "recombine", "task", "show", "--figure", str(tmp_path / "a.svg")]
+    shell = f"exec {' '.join(python)} <&- >&- 2>&-"
+    assert subprocess.run(["sh", "-c", shell], check=False).returncode == 0
+    assert (tmp_path / "a.svg").read_text().startswith("<svg")
