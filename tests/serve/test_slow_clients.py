@@ -133,3 +133,17 @@ def test_clients_that_read_nothing(tmp_path: Path) -> None:
             time.sleep(0.05)
         assert most - before < count * size / 4
         assert server.get("/").status == 200
+
+
+def test_it_leaves_while_they_are_there(tmp_path: Path) -> None:
+    """And prints nothing more."""
+    whole = [HEAD % b"/api/events?since=0" + b"\r\n", (HEAD % b"/static/vega.js" + b"\r\n") * 40]
+    with serving(tmp_path, program=impatient()) as server, ExitStack() as opened:
+        assert server.get("/").status == 200
+        before = server.said()
+        for sent in (*HALVES, *whole) * 3:
+            opened.enter_context(connect(server, sent))
+        assert server.get("/static/vega.js").status == 200
+        server.process.terminate()
+        server.process.wait(60)
+        assert server.said() == before
