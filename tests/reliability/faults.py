@@ -40,7 +40,8 @@ class LyingDisk:
 class FailingDisk:
     """Passes everything on to `os`, and breaks the operation number `at`.
 
-    After `crash` and `crash after` nothing more reaches the disk. With `power_loss` the crash takes with it what had
+    After `crash` and `crash after` nothing more reaches the disk. A disk that is `full` stays so: names can be changed
+    and removed, and nothing can be added. With `power_loss` the crash takes with it what had
     not been brought to the disk: data that was not synced (emptied, or garbled), and names whose directory was not.
     """
 
@@ -64,7 +65,7 @@ class FailingDisk:
             reading = name == "open" and not args[1] & (os.O_WRONLY | os.O_RDWR)
             if not reading:
                 number, self.count = self.count, self.count + 1
-                if number == self.at:
+                if number == self.at or (self.fault == "full" and self.at is not None and number > self.at):
                     return self._break(name, real, args, kwargs)
             return self._do(name, real, args, kwargs)
 
@@ -88,6 +89,8 @@ class FailingDisk:
         return result
 
     def _break(self, name: str, real, args, kwargs):
+        if self.fault == "full" and not (name in ("write", "mkdir") or (name == "open" and not Path(args[0]).exists())):
+            return self._do(name, real, args, kwargs)
         if self.fault == "crash after":
             self._do(name, real, args, kwargs)
         if self.fault.startswith("crash"):
@@ -95,7 +98,7 @@ class FailingDisk:
             raise Crash
         if name == "write":  # a full disk takes a part of it
             self._do(name, real, (args[0], bytes(args[1])[: len(args[1]) // 2]), kwargs)
-        raise OSError(getattr(errno, self.fault), self.fault)
+        raise OSError(errno.EIO if self.fault == "EIO" else errno.ENOSPC, self.fault)
 
     def _synced(self, path: Path) -> None:
         self.dirty.discard(path)
