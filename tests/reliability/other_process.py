@@ -9,6 +9,7 @@ import recombine.files
 from tests.reliability.killed import KillingDisk
 
 NEVER = 1 << 30
+TRACEBACK = 70  # the exit code; Python's own is that of a refusal
 forking = multiprocessing.get_context("forkserver")
 # JAX is imported there and has not started, so that its threads are not lost in a fork.
 forking.set_forkserver_preload(["tests.conftest", "tests.reliability.other_process", "recombine.run.training"])
@@ -24,6 +25,7 @@ def run_processes(commands: Sequence[Sequence[object]], kill_at: int = NEVER) ->
         process.join(300)
     codes = [process.exitcode for process in processes]
     assert None not in codes, "a command does not end"
+    assert TRACEBACK not in codes, "a command ends in a traceback"
     return [code for code in codes if code is not None]
 
 
@@ -34,4 +36,8 @@ def _run(arguments: list[str], kill_at: int) -> None:
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
     recombine.files.os = KillingDisk(kill_at)  # pyright: ignore
-    sys.exit(main(arguments))
+    try:
+        code = main(arguments)
+    except BaseException:
+        code = TRACEBACK
+    sys.exit(code)
