@@ -31,7 +31,7 @@ test-slow: $(READY)
 	$(BIN)/python -m pytest -n auto -m slow
 
 # The long form of the reliability tests: 200 kills, a fault at every operation on the disk, every bit of a checkpoint,
-# thousands of links swapped in under the server.
+# 500 random sequences of all that happens to runs, thousands of links swapped in under the server.
 torture: $(READY)
 	$(BIN)/python -m pytest -n auto --torture tests/reliability tests/serve/test_link_race.py
 

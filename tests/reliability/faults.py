@@ -41,8 +41,9 @@ class LyingDisk:
 class FailingDisk:
     """Passes everything on to `os`, but makes operation number `at` fail.
 
-    After `crash` and `crash after` nothing more reaches the disk. With `power_loss` the crash also destroys everything
-    that was not synced: data (emptied or garbled), and names whose directory was not synced.
+    After `crash` and `crash after` nothing more reaches the disk. A disk that is `full` stays full: names can be
+    changed and removed, but nothing can be added. With `power_loss` the crash also destroys everything that was not
+    synced: data (emptied or garbled), and names whose directory was not synced.
     """
 
     def __init__(self, at: int | None = None, fault: str = "crash"):
@@ -65,7 +66,7 @@ class FailingDisk:
             reading = name == "open" and not args[1] & (os.O_WRONLY | os.O_RDWR)
             if not reading:
                 number, self.count = self.count, self.count + 1
-                if number == self.at:
+                if number == self.at or (self.fault == "full" and self.at is not None and number > self.at):
                     return self._break(name, real, args, kwargs)
             return self._do(name, real, args, kwargs)
 
@@ -89,6 +90,8 @@ class FailingDisk:
         return result
 
     def _break(self, name: str, real, args, kwargs):
+        if self.fault == "full" and not (name in ("write", "mkdir") or (name == "open" and not Path(args[0]).exists())):
+            return self._do(name, real, args, kwargs)
         if self.fault == "crash after":
             self._do(name, real, args, kwargs)
         if self.fault.startswith("crash"):
@@ -96,7 +99,7 @@ class FailingDisk:
             raise Crash
         if name == "write":  # a full disk takes a part of it
             self._do(name, real, (args[0], bytes(args[1])[: len(args[1]) // 2]), kwargs)
-        number = getattr(errno, self.fault)
+        number = errno.EIO if self.fault == "EIO" else errno.ENOSPC
         # As the system does: of a path it says which one, of a handle it does not.
         raise OSError(number, os.strerror(number), *(args[:1] if name in NAMED else ()))
 

@@ -4,6 +4,7 @@ import json
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPResponse
@@ -24,12 +25,16 @@ class Answer:
 class Address:
     """The address of a server."""
 
-    def __init__(self, port: int, process: subprocess.Popen):
-        self.port, self.process = port, process
+    def __init__(self, port: int, process: subprocess.Popen, terminal: Path):
+        self.port, self.process, self.terminal = port, process, terminal
 
     @property
     def url(self) -> str:
         return f"http://localhost:{self.port}"
+
+    def said(self) -> str:
+        """What the terminal shows of its errors so far."""
+        return self.terminal.read_text(encoding="utf-8")
 
     def get(self, path: str, method: str = "GET", timeout: float = 120, **headers: str) -> Answer:
         connection = HTTPConnection("127.0.0.1", self.port, timeout=timeout)
@@ -60,12 +65,27 @@ def serving(
     place = () if directory is None else (str(directory),)
     share = () if "--share" in more else ("--share", "1")  # the other tests make the machine busy
     command = [*program, "serve", *place, "--port", "0", *share, *more]
-    with subprocess.Popen(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with (
+        tempfile.NamedTemporaryFile("w") as terminal,  # a pipe that nobody reads fills up, and stops the server
+        subprocess.Popen(command, cwd=cwd, stdout=subprocess.PIPE, stderr=terminal, text=True) as process,
+    ):
         assert process.stdout is not None
         line = process.stdout.readline()
-        assert line.startswith("http://localhost:"), process.stderr.read() if process.stderr else ""
+        assert line.startswith("http://localhost:"), Path(terminal.name).read_text()
         try:
-            yield Address(int(line.strip().rsplit(":", 1)[1]), process)
+            yield Address(int(line.strip().rsplit(":", 1)[1]), process, Path(terminal.name))
         finally:
             process.terminate()
             process.communicate(timeout=30)
+
+
+def impatient(ask: float = 600.0, read: float = 600.0) -> tuple[str, ...]:
+    """The command, with other limits for clients that are slow."""
+    code = (
+        "import sys\n"
+        "import recombine.serve.connection as connection\n"
+        "from recombine.cli.main import main\n"
+        f"connection.SECONDS_TO_ASK, connection.SECONDS_TO_READ = {ask}, {read}\n"
+        "sys.exit(main())\n"
+    )
+    return (sys.executable, "-c", code)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from uvicorn import Config, Server
 
 RUNS = Path("runs")
+BACKLOG = 128  # connections that the server takes at once, before it can end those that are too many
 NICENESS = 5  # training goes first; the server also has a budget, see `recombine.serve.budget`
 
 
@@ -66,6 +67,7 @@ class Serve:
             import uvicorn
 
             from recombine.serve.app import make_app
+            from recombine.serve.connection import LARGEST_HEAD, Connection, in_pieces
         except ImportError as error:
             raise InputError("serve", error.name, "is not installed: pip install 'recombine[serve]'") from error
         with suppress(OSError):
@@ -75,12 +77,16 @@ class Serve:
             print_line(address)
             note("Press Ctrl-C to stop.")
             config = uvicorn.Config(
-                make_app(directory, self.model, self.share, chosen),
-                log_level="warning",
+                in_pieces(make_app(directory, self.model, self.share, chosen)),
+                http=Connection,
+                h11_max_incomplete_event_size=LARGEST_HEAD,
+                ws="none",
+                log_level="error",  # a warning for each bad request would fill the terminal
                 access_log=False,
                 proxy_headers=False,
                 server_header=False,
                 limit_concurrency=500,
+                backlog=BACKLOG,
                 timeout_graceful_shutdown=1,
             )
             if self.open:  # in a thread: a browser in a terminal returns only when it is closed
@@ -108,7 +114,7 @@ def _bound(port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind(("127.0.0.1", port))
-        listening.listen(128)  # a client that connects before the server is ready waits
+        listening.listen(BACKLOG)  # a client that connects before the server is ready waits
     except OSError as error:
         listening.close()
         raise InputError("port", port, f"cannot be used ({error.strerror}); --port 0 takes any that is free") from error

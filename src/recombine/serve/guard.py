@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 NAMES = ("localhost", "127.0.0.1", "[::1]")
 SECONDS_PER_REFUSAL = 0.01
+MOST_WAITING_REFUSALS = 100  # more would keep the server's own page out
 LONGEST_QUERY = 16_384  # characters: enough for the names of many selected runs
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
@@ -35,6 +36,7 @@ class Guard:
     def __init__(self, app: ASGIApp):
         self.app = app
         self.turn = asyncio.Lock()
+        self.waiting = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -54,8 +56,13 @@ class Guard:
         if refused is None:
             await self.app(scope, receive, send_guarded)
             return
-        async with self.turn:  # one at a time: a foreign page that keeps sending requests uses little processor time
-            await asyncio.sleep(SECONDS_PER_REFUSAL)
+        if self.waiting < MOST_WAITING_REFUSALS:
+            self.waiting += 1
+            try:
+                async with self.turn:  # one at a time: a foreign page that keeps asking uses little processor time
+                    await asyncio.sleep(SECONDS_PER_REFUSAL)
+            finally:
+                self.waiting -= 1
         await JSONResponse({"error": refused[1]}, refused[0])(scope, receive, send_guarded)
 
 
