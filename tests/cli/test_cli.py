@@ -191,7 +191,7 @@ def test_train_resumes_and_prints_its_scores(capsys: pytest.CaptureFixture[str],
     assert "resuming at step 6" in captured.err
     assert (result["step"], result["run"]) == (12, str(out))
     assert result["config"]["task"]["support"]["name"] == "connected"
-    assert set(result["scores"]) == {"in_dist", "ood", "control", "control_modules", "probe"}
+    assert set(result["scores"]) == {"in_dist", "ood", "control", "control_modules", "probe", "novel"}
     assert main([*arguments, "--set", *changes[1:]]) == 2
     captured = capsys.readouterr()
     assert "measure.episodes: 32 → 64" in captured.err

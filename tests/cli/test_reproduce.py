@@ -92,12 +92,23 @@ def test_eval_of_a_run(whole: tuple[Path, dict, str], capsys: pytest.CaptureFixt
     assert len(card["probe"]["ood"]) == 3
     assert set(card["ood"]["masks"]) == {"100100", "010010", "001001"}
     assert set(card["active_modules"]) == {"1", "2", "3", "4", "5", "6"}
-    assert set(card["references"]["oracle"]) == {"in_dist", "ood", "control", "control_modules", "active_modules"}
+    parts = {"in_dist", "ood", "control", "control_modules", "active_modules", "novel"}
+    assert set(card["references"]["oracle"]) == parts
+    assert {"share", "slope", "r2", "span_error"} <= card["novel"]["ood"].keys()
+    assert card["references"]["known_latent"]["novel"]["ood"]["r2"] > 0.99
     assert [entry["point"] for entry in card["interventions"]["points"]] == [1, 2]
     assert card["modules"] is None
     assert main(["eval", str(out / "hypertransformer-connected+-seed0")]) == 0
     text = capsys.readouterr().out
-    for words in ("by mask", "linearly decoded", "by active modules", "modules recovered", "latent replaced", "oracle"):
+    for words in (
+        "by mask",
+        "the novel part",
+        "linearly decoded",
+        "by active modules",
+        "modules recovered",
+        "latent replaced",
+        "oracle",
+    ):
         assert words in text
 
 

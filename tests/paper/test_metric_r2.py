@@ -32,10 +32,14 @@ def test_by_the_definition() -> None:
     error = sum((float(y) - float(p)) ** 2 for y, p in zip(QUERY_Y, PREDICTION, strict=True))
     spread = sum((float(y) - np.mean(c, dtype=float)) ** 2 for y, c in zip(QUERY_Y, CONTEXT_Y, strict=True))
     variance = sum(np.mean((c - np.mean(c, dtype=float)) ** 2, dtype=float) for c in CONTEXT_Y)
+    by_sequence = [
+        1 - (float(y) - float(p)) ** 2 / np.var([*c, y], dtype=float)
+        for y, p, c in zip(QUERY_Y, PREDICTION, CONTEXT_Y, strict=True)
+    ]
     result = score(PREDICTION, EPISODES)
     np.testing.assert_allclose(
         msgspec.structs.astuple(result),
-        [1 - error / spread, error / spread, 1 - error / variance, error / 50],
+        [1 - error / spread, error / spread, 1 - error / variance, error / 50, np.mean(by_sequence)],
         rtol=1e-6,
     )
 

@@ -91,7 +91,7 @@ def test_a_run_that_is_done_stays_as_it_is(done: Path) -> None:
     before = (done / "metrics.jsonl").read_bytes()
     *_, last = execute_run(small_config(), done)
     assert last.step == 12
-    assert set(plain(last.row)) == {"step", "loss", "in_dist", "ood", "control", "control_modules", "probe"}
+    assert set(plain(last.row)) == {"step", "loss", "in_dist", "ood", "control", "control_modules", "probe", "novel"}
     assert (done / "metrics.jsonl").read_bytes() == before
 
 
