@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
+from threadpoolctl import threadpool_limits
 
 from recombine.config.schema import Config
 from recombine.measure.evaluated import EvaluatedModel
@@ -40,6 +41,10 @@ NUM_INPUTS = 4_096  # on which functions are compared
 LEAST_QUERIES = 40  # for each context
 NUM_CONTEXTS = 200
 LEAST_CONTEXTS = 8
+
+
+# The last bits of NumPy's linear algebra depend on its number of threads, which differs from process to process.
+one_thread = threadpool_limits.wrap(limits=1, user_api="blas")
 
 
 class NovelTasks(NamedTuple):
@@ -77,6 +82,7 @@ def measure_snapshot_novel(config: Config, model: Model, tasks: NovelTasks) -> N
     return NovelScores(score_novel(forward_episodes(config, model, tasks.episodes).y, tasks, tasks.span))
 
 
+@one_thread
 def novel_tasks(config: Config, teacher: Teacher, most_episodes: int | None = None) -> NovelTasks:
     """The held-out tasks of a run's seed. With a limit, the first of the same tasks."""
     task = config.task
@@ -105,6 +111,7 @@ def span_of(functions: Float[np.ndarray, "tasks inputs"], explained: float) -> F
     return np.column_stack([np.full(len(directions), len(directions) ** -0.5), directions])
 
 
+@one_thread
 def score_novel(
     prediction: ArrayLike, tasks: NovelTasks, span: Float[np.ndarray, "contexts queries directions"]
 ) -> NovelScore:
