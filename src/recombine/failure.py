@@ -1,4 +1,4 @@
-"""Errors that are not the user's doing, each in one line: a file that the disk refused, memory that ran out."""
+"""One line for each error that is not the user's doing, such as a full disk or a lack of memory."""
 
 import errno
 from collections.abc import Iterator

@@ -12,13 +12,23 @@ VERDICTS = (
         2,
         "the transformer's R² drops",
         "A",
-        (Part("the drop", ">=", 0.1, (0.2, 0.22, 0.24), 0.22, 0.17, 0.27, "holds"),),
+        "relative R²",
+        (Part("the drop", ">=", 0.1, (0.2, 0.22, 0.24), 0.22, 0.17, 0.27, 0.25, True, "holds"),),
         "holds",
+        (),
         "3 seeds, 5,000 steps",
     ),
-    Verdict(6, f"a claim {HOSTILE}", "D", (Part("no runs", "<=", 0.5, (), None, None, None, "not enough data"),),
-            "not enough data", "0 seeds"),
-)  # fmt: skip
+    Verdict(
+        6,
+        f"a claim {HOSTILE}",
+        "D",
+        "relative R²",
+        (Part("no runs", "<=", 0.5, (), None, None, None, None, None, "not enough data"),),
+        "not enough data",
+        (),
+        "0 seeds",
+    ),
+)
 
 
 def page(study: Study, path: Path) -> str:

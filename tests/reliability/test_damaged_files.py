@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import recombine.page.sweep
-import recombine.terminal.examined
+import recombine.terminal.scorecard
 from recombine.cli.main import main
 from recombine.errors import InputError
 from recombine.jobs.selection import store_selection
@@ -66,9 +66,9 @@ def report(place: Path) -> Any:
 def evaluate(place: Path) -> Any:
     found: list[Any] = []
     with pytest.MonkeyPatch.context() as patch:
-        show = recombine.terminal.examined.print_examined
+        show = recombine.terminal.scorecard.print_examined
         patch.setattr(
-            recombine.terminal.examined,
+            recombine.terminal.scorecard,
             "print_examined",
             lambda path, one: (show(path, one), found.append(one.as_json())),
         )

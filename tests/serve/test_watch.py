@@ -15,7 +15,7 @@ import pytest
 
 from recombine.serve import watch
 from recombine.serve.library import Changes, Library
-from recombine.serve.watch import Watch
+from recombine.serve.watch import Watch, cancel
 from tests.serve.demo_runs import copy_demo_run
 from tests.serve.server import Address, serving
 
@@ -210,7 +210,7 @@ def test_nobody_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         after = watch.number
         await asyncio.sleep(0.2)
         assert watch.number == after
-        await watch.cancel(watching)
+        await cancel(watching)
 
     asyncio.run(scenario())
 

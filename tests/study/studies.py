@@ -109,6 +109,8 @@ def make_scorecard(model: str, support: str, seed: int, steps: int) -> Scorecard
     counts = {str(k): score(ood - 0.05 * abs(k - 2) + shift) for k in range(1, 7)}
     trained = paper.SUPPORTS.get(support, paper.SUPPORTS["connected+"])
     card: dict[str, Any] = {"step": steps, "num_parameters": 100_000, "active_modules": counts}
+    if held_out := [mask for mask in ALL_PAIRS if mask not in trained]:  # not the value of the last row
+        card["novel"] = {"ood": novel_of(NOVEL.get(model, 0.3) - 0.04 + shift, held_out, seed)}
     card["modules"] = card["interventions"] = None
     if model == "hypertransformer":
         single = [

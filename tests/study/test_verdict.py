@@ -104,7 +104,7 @@ SEVEN = ("100100", "100010", "010100", "010010", "010001", "001010", "001001")
 
 
 def novel(run: StoredRun, masks: Sequence[str]) -> float:
-    rows = [run.rows[-1].novel.ood.masks[mask] for mask in masks]
+    rows = [run.scorecard.novel.ood.masks[mask] for mask in masks]
     return 1 - sum(row.contexts * row.novel_error for row in rows) / sum(row.contexts * row.novel for row in rows)
 
 
@@ -134,7 +134,7 @@ def test_every_statistic_by_hand() -> None:
                 outside[s] = 1 - sum(mask.episodes * mask.mse for mask in masks) / spread
                 part[s] = novel(last, SEVEN)
             expected[f"{name}_outside"].append(outside["connected"] - outside["disconnected"])
-            expected[f"{name}_novel_support"].append(part["connected"] - part["disconnected"])
+            expected[f"{name}_novel_outside"].append(part["connected"] - part["disconnected"])
             if name == "hypertransformer":
                 expected["hypertransformer_novel_connected_outside"].append(part["connected"])
             difference = on["connected"] - on["disconnected"]

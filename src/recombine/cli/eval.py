@@ -42,7 +42,7 @@ class Eval:
         from recombine.run.load import load_model
         from recombine.run.signals import run_interruptibly
         from recombine.storage.reader import read_run
-        from recombine.terminal.examined import print_examined
+        from recombine.terminal.scorecard import print_examined
 
         if self.model:
             import_model(self.model)

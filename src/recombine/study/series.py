@@ -73,9 +73,9 @@ def reference_score(references: References | None, name: str, split: str) -> Sco
 
 
 def final_novel(run: StoredRun) -> NovelScore | None:
-    """The novel part of a run's last snapshot: the scorecard's, which has more contexts, or else that of the row."""
-    card = None if run.scorecard is None else run.scorecard.novel
-    found = card or (None if run.last is None else run.last.novel)
+    """The novel part in a run's scorecard. The rows of metrics have it from fewer contexts, which suffices for a curve
+    and not for a verdict."""
+    found = None if run.scorecard is None else run.scorecard.novel
     return None if found is None else found.ood
 
 

@@ -53,7 +53,7 @@ def print_json(value: Any) -> None:
 def _escaped(text: str) -> str:
     """JSON, where the terminal cannot show it, with JSON's own escapes: what reads it gets the same strings."""
     try:
-        text.encode(sys.stdout.encoding)
+        text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
         return re.sub(r"[^\x00-\x7f]+", lambda found: json.dumps(found[0])[1:-1], text)
     return text
