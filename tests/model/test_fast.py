@@ -57,6 +57,7 @@ CASES = [
     for kind in KINDS
     for model in VARIANTS
 ]
+CASES.append(pytest.param("hypertransformer", {"num_layers": 1, "inference_steps": 2}, id="explicit inference"))
 
 
 @pytest.mark.parametrize(("kind", "model"), CASES)

@@ -16,6 +16,7 @@ from recombine.support.support import Support, paper_support
 
 ModelKind = Literal["transformer", "hypertransformer"]
 SHIPPED = ("recombine.model.bottleneck:Bottleneck",)  # our own class: importable even if the command does not name it
+MOST_INFERENCE_STEPS = 100  # each is compiled
 RESERVED = ("transformer", "hypertransformer", "informed")  # labels of our own models: reports identify models by label
 
 
@@ -98,9 +99,14 @@ class HypertransformerConfig(TrunkConfig):
     base_weights: bool = False  # a learned θ̂₀ beside the modules
     init_scale: float = 1.0  # standard deviation of the generated layer's pre-activations at the start
     unit_norm: bool = False  # divide the generated layer by its operator norm, as the teacher does
+    inference_steps: int = 0  # K steps of explicit inference on the latent; 0: the paper's model
 
     kind: ClassVar[ModelKind] = "hypertransformer"
-    label: ClassVar[str] = "hypertransformer"
+
+    @property
+    def label(self) -> str:
+        """The model's name in tables and figures."""
+        return f"explicit-{self.inference_steps}" if self.inference_steps else self.kind
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -109,6 +115,7 @@ class HypertransformerConfig(TrunkConfig):
         check_bool("model.base_weights", self.base_weights)
         check_bool("model.unit_norm", self.unit_norm)
         check_number("model.init_scale", self.init_scale, above=0.0)
+        check_size("model.inference_steps", self.inference_steps, least=0, most=MOST_INFERENCE_STEPS)
 
 
 @dataclass(frozen=True)

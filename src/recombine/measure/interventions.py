@@ -200,7 +200,7 @@ def predict_changed(
             X, _ = model.trunk.apply_block(layer, X)
         if point == len(model.trunk.blocks):
             X = X.at[-1].add(change)
-        return model.read_out(X, query_x)[0]
+        return model.read_out(X, context_x, context_y, query_x)[0]
 
     inputs = (*episodes.shown(given_latent(model)), change)
     return in_chunks(lambda chunk: jax.vmap(one)(*chunk), inputs)

@@ -61,7 +61,11 @@ class Bottleneck(TrunkModel):
         return self.readout(jax.nn.gelu(self.expand(hidden), approximate=False))[0]
 
     def read_out(
-        self, X: Float[Array, "tokens embed"], query_x: Float[Array, "d"]
+        self,
+        X: Float[Array, "tokens embed"],
+        context_x: Float[Array, "context d"],
+        context_y: Float[Array, "context"],
+        query_x: Float[Array, "d"],
     ) -> tuple[Float[Array, ""], Float[Array, "latent"]]:
         z = self.latent(self.trunk.read(X))
         return self.execute(z, query_x), z

@@ -17,8 +17,6 @@ differentiation, XLA multiplies the weights' gradients in a layout 2–3 times s
 `docs/performance.md` has the measurements.
 """
 
-from math import pi, sqrt
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -26,6 +24,7 @@ from jaxtyping import Array, Float
 from recombine.model.interface import BatchOutput
 from recombine.model.layer.attention import MultiHeadAttention
 from recombine.model.layer.block import Block, Feedforward
+from recombine.model.layer.gelu import gelu
 from recombine.model.layer.linear import Linear
 from recombine.model.trunk import Trunk, TrunkModel
 
@@ -39,7 +38,7 @@ def fast_forward(
     """The predictions of `jax.vmap(model)`, and the last token's part of its trace."""
     tokens = jax.vmap(model.tokens)(context_x, context_y, query_x)
     streams = _last_streams(model.trunk, tokens)
-    y, latent = jax.vmap(model.read_out)(streams[-1][:, None], query_x)
+    y, latent = jax.vmap(model.read_out)(streams[-1][:, None], context_x, context_y, query_x)
     return BatchOutput(y, jnp.stack(streams, axis=1), latent)
 
 
@@ -136,7 +135,7 @@ def _gather_from_last(
 def _feedforward(block: Block, X: Float[Array, "rows D"]) -> Float[Array, "rows D"]:
     feedforward: Feedforward = block.feedforward
     h = jax.vmap(block.feedforward_norm)(X)
-    return _linear(feedforward.contract, _gelu(_linear(feedforward.expand, h)))
+    return _linear(feedforward.contract, gelu(_linear(feedforward.expand, h)))
 
 
 def _bias(trunk: Trunk, layer: int, num_tokens: int) -> Float[Array, "H N N"] | None:
@@ -171,24 +170,6 @@ def _transposed(X: Float[Array, "*batch m n"]) -> Float[Array, "*batch n m"]:
 
 
 _product.defvjp(lambda X, W: (X @ W, (X, W)), lambda saved, G: (G @ saved[1].T, _weight_gradient(saved[0], G)))
-
-
-@jax.custom_vjp
-def _gelu(x: Float[Array, "rows o"]) -> Float[Array, "rows o"]:
-    """x Φ(x). The forward pass stores the derivative."""
-    return x * _normal_cdf(x)
-
-
-def _normal_cdf(x: Float[Array, "rows o"]) -> Float[Array, "rows o"]:
-    return 0.5 * (1 + jax.lax.erf(x / sqrt(2)))
-
-
-def _gelu_forward(x: Float[Array, "rows o"]) -> tuple[Float[Array, "rows o"], Float[Array, "rows o"]]:
-    cdf = _normal_cdf(x)
-    return x * cdf, cdf + x * jnp.exp(-0.5 * x * x) / sqrt(2 * pi)
-
-
-_gelu.defvjp(_gelu_forward, lambda derivative, G: (derivative * G,))
 
 
 @jax.custom_vjp

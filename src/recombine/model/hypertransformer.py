@@ -3,7 +3,7 @@
 Paper: Appendix C.3.2, "Transformer Hypernetwork".
 """
 
-from math import sqrt
+from math import log, sqrt
 
 import equinox as eqx
 import jax
@@ -12,15 +12,19 @@ from jaxtyping import Array, Float, Key
 
 from recombine.config.schema import Config, HypertransformerConfig
 from recombine.errors import InputError
+from recombine.model.layer.generated import FIRST_DAMPING, GeneratedLayer
 from recombine.model.layer.linear import Linear
 from recombine.model.trunk import Trunk, TrunkModel, pair_tokens
 
 
-class Hypertransformer(TrunkModel):
+class Hypertransformer(TrunkModel, GeneratedLayer):
     """X = ((x₁, y₁), …, (x_{N−1}, y_{N−1}), (0, 0)) through the trunk gives ẑ; y = readout(σ(W(ẑ) x_N)).
 
     Only the generated layer sees the query, so the inferred latent cannot depend on it. (The paper prints N pairs
     before the (0, 0) token, which would show the model the query's label.)
+
+    With `inference_steps` = K > 0, which is not in the paper, the trunk's ẑ is only the start: K steps of explicit
+    inference improve it on the context before it is executed.
     """
 
     trunk: Trunk
@@ -28,6 +32,7 @@ class Hypertransformer(TrunkModel):
     theta: Float[Array, "latent hidden d"]
     base: Float[Array, "hidden d"] | None
     readout: Linear
+    log_damping: Float[Array, "steps"] | None
     unit_norm: bool = eqx.field(static=True)
 
     def __init__(self, config: Config, *, key: Key[Array, ""]):
@@ -45,6 +50,8 @@ class Hypertransformer(TrunkModel):
         self.theta = scale * jax.random.normal(theta_key, (model.latent_dim, *shape), jnp.float32)
         self.base = scale * jax.random.normal(base_key, shape, jnp.float32) if model.base_weights else None
         self.readout = Linear(model.hidden_dim, 1, key=readout_key)
+        steps = model.inference_steps
+        self.log_damping = jnp.full(steps, log(FIRST_DAMPING), jnp.float32) if steps else None
         self.unit_norm = model.unit_norm
 
     def tokens(
@@ -55,17 +62,12 @@ class Hypertransformer(TrunkModel):
     ) -> Float[Array, "tokens d+1"]:
         return pair_tokens(context_x, context_y, jnp.zeros_like(query_x))
 
-    def execute(self, z: Float[Array, "latent"], x: Float[Array, "d"]) -> Float[Array, ""]:
-        """Apply the task network of a latent: W(z) = Σ_m z_m θ_m, one hidden GELU layer, the readout."""
-        W = jnp.einsum("m,mhd->hd", z, self.theta)
-        if self.base is not None:
-            W = W + self.base
-        if self.unit_norm:
-            W = W / jnp.linalg.norm(W, ord=2)
-        return self.readout(jax.nn.gelu(W @ x, approximate=False))[0]
-
     def read_out(
-        self, X: Float[Array, "tokens embed"], query_x: Float[Array, "d"]
+        self,
+        X: Float[Array, "tokens embed"],
+        context_x: Float[Array, "context d"],
+        context_y: Float[Array, "context"],
+        query_x: Float[Array, "d"],
     ) -> tuple[Float[Array, ""], Float[Array, "latent"]]:
-        z = self.latent(self.trunk.read(X))
+        z = self.infer(self.latent(self.trunk.read(X)), context_x, context_y)
         return self.execute(z, query_x), z

@@ -36,5 +36,11 @@ class Transformer(TrunkModel):
     ) -> Float[Array, "tokens d+1"]:
         return pair_tokens(context_x, context_y, query_x)
 
-    def read_out(self, X: Float[Array, "tokens embed"], query_x: Float[Array, "d"]) -> tuple[Float[Array, ""], None]:
+    def read_out(
+        self,
+        X: Float[Array, "tokens embed"],
+        context_x: Float[Array, "context d"],
+        context_y: Float[Array, "context"],
+        query_x: Float[Array, "d"],
+    ) -> tuple[Float[Array, ""], None]:
         return self.readout(self.trunk.read(X))[0], None

@@ -79,7 +79,11 @@ class TrunkModel(eqx.Module):
 
     @abstractmethod
     def read_out(
-        self, X: Float[Array, "tokens embed"], query_x: Float[Array, "d"]
+        self,
+        X: Float[Array, "tokens embed"],
+        context_x: Float[Array, "context d"],
+        context_y: Float[Array, "context"],
+        query_x: Float[Array, "d"],
     ) -> tuple[Float[Array, ""], Float[Array, "latent"] | None]:
         """The prediction, and the latent if the model infers one, from the stream after the last block."""
 
@@ -95,7 +99,7 @@ class TrunkModel(eqx.Module):
             X, weights = self.trunk.apply_block(layer, X)
             residual.append(X)
             attention.append(weights)
-        y, latent = self.read_out(X, query_x)
+        y, latent = self.read_out(X, context_x, context_y, query_x)
         return Output(y, Trace(jnp.stack(residual), jnp.stack(attention), latent))
 
 

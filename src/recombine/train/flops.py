@@ -55,11 +55,23 @@ def _read_out(config: Config) -> int:
         return _product(1, model.embed_dim, 1)
     generated = _product(1, model.latent_dim, model.hidden_dim * d)
     return (
-        _product(1, model.embed_dim, model.latent_dim)
+        _explicit_inference(config)
+        + _product(1, model.embed_dim, model.latent_dim)
         + generated
         + _product(model.hidden_dim, d, 1)
         + _product(1, model.hidden_dim, 1)
     )
+
+
+def _explicit_inference(config: Config) -> int:
+    """For each step: the generated layer on every example, its Jacobian, and the system of equations."""
+    model, examples, d = config.model, config.task.episode_length - 1, config.task.input_dim
+    assert isinstance(model, HypertransformerConfig)
+    latent, hidden = model.latent_dim, model.hidden_dim
+    layer = _product(1, latent, hidden * d) + _product(examples, d, hidden) + _product(examples, hidden, 1)
+    jacobian = _product(examples, hidden, latent * d) + _product(examples, d, latent)
+    system = _product(latent, examples, latent + 1)
+    return model.inference_steps * (layer + jacobian + system)
 
 
 def _product(rows: int, inner: int, columns: int) -> int:

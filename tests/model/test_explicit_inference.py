@@ -1,0 +1,130 @@
+"""Explicit inference: damped Gauss–Newton steps on the latent, compared with NumPy and automatic differentiation."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from recombine.config.preset import preset_config
+from recombine.config.schema import ComputeConfig
+from recombine.config.toml import override
+from recombine.errors import InputError
+from recombine.model.build import build_model
+from recombine.model.hypertransformer import Hypertransformer
+from recombine.model.layer.generated import solve_positive
+from recombine.task.sample import sample_split
+from recombine.task.teacher import config_teacher
+from recombine.train.step import query_loss
+
+READINGS = [{}, {"base_weights": True}, {"unit_norm": True}, {"latent_dim": 13}]
+
+
+def make(steps: int, model: dict | None = None) -> tuple[Hypertransformer, jax.Array, jax.Array]:
+    """A model with every parameter away from its initial value, and the context of one episode, in float64."""
+    changes = {"model": {"inference_steps": steps, **(model or {})}}
+    config = override(preset_config("smoke", "hypertransformer"), changes)
+    built = build_model(config, key=jax.random.key(0))
+    keys = iter(jax.random.split(jax.random.key(1), 500))
+    moved = jax.tree.map(lambda leaf: leaf + 0.1 * jax.random.normal(next(keys), leaf.shape), built)
+    _, episodes = sample_split(0, "train", config_teacher(config), config.task.support, 20, 3)
+    widen = lambda array: jnp.asarray(array, jnp.float64)  # noqa: E731
+    return jax.tree.map(widen, moved), widen(episodes.context_x[0]), widen(episodes.context_y[0])
+
+
+def by_automatic_differentiation(model: Hypertransformer, z: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
+    """The steps from their definition: the Jacobian and the solution are JAX's own."""
+    for log_damping in model.log_damping:
+
+        def predict(z: jax.Array) -> jax.Array:
+            return jax.vmap(model.execute, in_axes=(None, 0))(z, x)
+
+        J = jax.jacfwd(predict)(z)
+        A = J.T @ J
+        A = A + jnp.exp(log_damping) * jnp.trace(A) / len(A) * jnp.eye(len(A))
+        z = z + jnp.linalg.solve(A, J.T @ (y - predict(z)))
+    return z
+
+
+@pytest.mark.parametrize("reading", READINGS, ids=str)
+def test_the_steps_and_their_gradients(reading: dict) -> None:
+    with jax.enable_x64(True):
+        model, x, y = make(2, reading)
+        z = jnp.linspace(-1.0, 1.5, model.theta.shape[0])
+
+        def objective(infer):
+            return lambda model, z, x, y: (jnp.sin(jnp.arange(len(z))) * infer(model, z, x, y)).sum()
+
+        of_model = objective(lambda model, z, x, y: model.infer(z, x, y))
+        of_definition = objective(by_automatic_differentiation)
+        ours, expected = (
+            jax.jit(jax.value_and_grad(function, argnums=(0, 1, 2, 3), allow_int=True))(model, z, x, y)
+            for function in (of_model, of_definition)
+        )
+        for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
+
+
+def test_the_latent_of_a_linear_layer_is_ridge_regression() -> None:
+    """With hidden units far in GELU's linear range, labels are linear in the latent: one step is ridge, by NumPy."""
+    with jax.enable_x64(True):
+        model, x, y = make(1, {"base_weights": True})
+        shift = jnp.zeros_like(model.base).at[:, 0].set(50.0)
+        x = x.at[:, 0].set(1.0)  # the base weights then add 50 to every hidden unit
+        model = eqx.tree_at(lambda m: (m.base, m.readout.bias), model, (shift, jnp.zeros(1)))
+        found = model.infer(jnp.zeros(model.theta.shape[0]), x, y)
+        features = np.einsum("h,mhd,nd->nm", model.readout.weight[:, 0], model.theta, x)
+        rest = np.asarray(y) - 50.0 * float(model.readout.weight.sum())
+        normal = features.T @ features
+        ridge = np.exp(float(model.log_damping[0])) * np.trace(normal) / len(normal)
+        expected = np.linalg.solve(normal + ridge * np.eye(len(normal)), features.T @ rest)
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_enough_steps_solve_a_task_that_the_modules_can_express() -> None:
+    with jax.enable_x64(True):
+        model, x, _ = make(20)
+        model = eqx.tree_at(lambda m: m.log_damping, model, jnp.full(20, np.log(1e-3)))
+        true = jnp.linspace(0.2, 1.2, model.theta.shape[0])
+        y = jax.vmap(model.execute, in_axes=(None, 0))(true, x)
+        found = model.infer(true + 0.3, x, y)
+        labels = jax.vmap(model.execute, in_axes=(None, 0))(found, x)
+        np.testing.assert_allclose(labels, y, atol=1e-6)
+
+
+@pytest.mark.parametrize("size", [1, 2, 6, 20])
+def test_the_solution_of_a_positive_system(size: int) -> None:
+    rng = np.random.default_rng(size)
+    half, b = rng.normal(size=(5, size + 2, size)), rng.normal(size=(5, size))
+    A = np.einsum("bni,bnj->bij", half, half) + 0.1 * np.eye(size)
+    with jax.enable_x64(True):
+        found = jax.vmap(solve_positive)(jnp.asarray(A), jnp.asarray(b))
+    np.testing.assert_allclose(found, np.linalg.solve(A, b[..., None])[..., 0], rtol=1e-9)
+
+
+def test_no_steps_is_the_papers_model() -> None:
+    base = preset_config("smoke", "hypertransformer")
+    model, other = (
+        build_model(override(base, {"model": {"inference_steps": steps}}), key=jax.random.key(0)) for steps in (0, 2)
+    )
+    assert len(jax.tree.leaves(other)) == len(jax.tree.leaves(model)) + 1  # the damping, and nothing else
+    np.testing.assert_array_equal(model.theta, other.theta)
+    z = jnp.ones(model.theta.shape[0])
+    np.testing.assert_array_equal(model.infer(z, jnp.ones((4, 16)), jnp.ones(4)), z)
+
+
+def test_a_layer_that_generates_nothing_leaves_the_latent() -> None:
+    """A latent without any effect has a Jacobian of zeros: no division by zero, also in the gradient."""
+    config = override(preset_config("smoke", "hypertransformer"), {"model": {"inference_steps": 1}})
+    model = build_model(config, key=jax.random.key(0))
+    model = eqx.tree_at(lambda m: m.theta, model, jnp.zeros_like(model.theta))
+    _, episodes = sample_split(0, "train", config_teacher(config), config.task.support, 8, 4)
+    loss, gradient = eqx.filter_value_and_grad(query_loss)(model, episodes, ComputeConfig())
+    assert np.isfinite(loss)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
+
+
+@pytest.mark.parametrize("steps", [-1, 1.0, True, 101])
+def test_bad_steps(steps) -> None:
+    with pytest.raises(InputError, match=r"model\.inference_steps"):
+        override(preset_config("smoke", "hypertransformer"), {"model": {"inference_steps": steps}})
