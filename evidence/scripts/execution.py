@@ -6,8 +6,8 @@ parameters were kept. Writes measured/execution.json. Takes some minutes.
 
 from results import keep, trained_runs
 
-from recombine.measure.interventions import LatentMaps, intervene_on_latent
-from recombine.measure.module_recovery import fit_map, scaled_latent
+from recombine.measure.latent.interventions import LatentMaps, intervene_on_latent
+from recombine.measure.latent.module_recovery import fit_map, scaled_latent
 from recombine.measure.predict import forward_episodes
 from recombine.model.interface import LatentModel
 from recombine.record.codec import plain

@@ -9,8 +9,8 @@ from records import MAIN, H, T, final_masks, final_r2, mask_r2, study
 from rich.console import Console
 
 from recombine.config.preset import preset_config
-from recombine.measure.interventions import LatentInterventions, SubspaceInterventions
-from recombine.measure.module_recovery import RecoveredModule, RecoveredPair
+from recombine.measure.latent.interventions import LatentInterventions, SubspaceInterventions
+from recombine.measure.latent.module_recovery import RecoveredModule, RecoveredPair
 from recombine.measure.scorecard import Scorecard
 from recombine.storage.reader import StoredRun
 from recombine.study.collect import Study, field_value

@@ -15,7 +15,7 @@ from sklearn.metrics import r2_score
 from recombine.config.preset import preset_config
 from recombine.config.schema import Config
 from recombine.config.toml import override
-from recombine.measure.interventions import LatentInterventions, SubspaceInterventions
+from recombine.measure.latent.interventions import LatentInterventions, SubspaceInterventions
 from recombine.measure.scorecard import MEASURES, Scorecard, make_scorecard
 from recombine.model.build import build_model
 from recombine.model.interface import Model, Output, Trace

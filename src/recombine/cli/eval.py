@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from recombine.checks import check_size
 from recombine.cli.arguments import OptionalInt
+from recombine.config.schema import MOST_INFERENCE_STEPS
 from recombine.errors import InputError
 from recombine.files import check_path
 from recombine.terminal.output import note, print_json
@@ -27,12 +29,16 @@ class Eval:
     """package.module:Class, for runs of a custom model."""
     threads: OptionalInt = None
     """Number of threads. Default: all cores."""
+    inference_steps: OptionalInt = None
+    """Steps of explicit inference on the latent, for models that execute one. Default: as in the scorecard, 3."""
     json: bool = False
     """Print JSON."""
 
     def run(self) -> None:
         if not self.runs:
             raise InputError("runs", "", "name at least one run directory")
+        if self.inference_steps is not None:
+            check_size("inference_steps", self.inference_steps, most=MOST_INFERENCE_STEPS)
         sources = [_one_run(path) for path in self.runs]
         from recombine.run.machine import prepare
 
@@ -57,7 +63,10 @@ class Eval:
 
         def work(stop: "StopSignal") -> "list[Examined]":
             with stop.exit_allowed(lambda: None):
-                return [examine(run, model, note, stop.writing) for run, model in zip(runs, trained, strict=True)]
+                return [
+                    examine(run, model, note, stop.writing, self.inference_steps)
+                    for run, model in zip(runs, trained, strict=True)
+                ]
 
         examined = run_interruptibly(work, note)
         if self.json:

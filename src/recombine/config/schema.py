@@ -15,7 +15,8 @@ from recombine.support.parse import parse_support
 from recombine.support.support import Support, paper_support
 
 ModelKind = Literal["transformer", "hypertransformer"]
-SHIPPED = ("recombine.model.bottleneck:Bottleneck",)  # our own class: importable even if the command does not name it
+# Our own classes beside the paper's: importable even if the command does not name them.
+SHIPPED = ("recombine.model.bottleneck:Bottleneck", "recombine.model.hypernetwork:Hypernetwork")
 MOST_INFERENCE_STEPS = 100  # each is compiled
 RESERVED = ("transformer", "hypertransformer", "informed")  # labels of our own models: reports identify models by label
 

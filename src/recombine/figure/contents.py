@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from recombine.figure.panel import FLOORS, Panel, r2_domain
 from recombine.figure.paper_panels import paper_panels
-from recombine.measure.interventions import LatentInterventions, SubspaceInterventions
-from recombine.measure.module_recovery import RecoveredModule, RecoveredPair
+from recombine.measure.latent.interventions import LatentInterventions, SubspaceInterventions
+from recombine.measure.latent.module_recovery import RecoveredModule, RecoveredPair
 from recombine.record.score import MaskScore, Score
 from recombine.study.collect import Study
 from recombine.study.series import FIGURE_REFERENCES, Series, finite

@@ -11,7 +11,7 @@ from recombine.config.schema import MODEL_CONFIGS, SHIPPED, Config, CustomModelC
 from recombine.config.toml import override
 from recombine.errors import InputError
 
-(BOTTLENECK,) = SHIPPED
+BOTTLENECK = SHIPPED[0]
 CUSTOM = "custom"  # the name of the table with changes to the custom model
 
 

@@ -11,8 +11,9 @@ from recombine.config.schema import Config
 from recombine.measure.active_modules import measure_active_modules
 from recombine.measure.context_probe import TokenProbes, measure_token_probes
 from recombine.measure.evaluated import EvaluatedModel
-from recombine.measure.interventions import Interventions, measure_interventions
-from recombine.measure.module_recovery import Recovery, measure_modules
+from recombine.measure.latent.explicit_inference import ExplicitInference, measure_explicit_inference
+from recombine.measure.latent.interventions import Interventions, measure_interventions
+from recombine.measure.latent.module_recovery import Recovery, measure_modules
 from recombine.measure.novel import measure_novel
 from recombine.model.build import count_parameters
 from recombine.model.interface import Model
@@ -35,6 +36,7 @@ class Scorecard(Record, frozen=True, kw_only=True):
     probe_tokens: TokenProbes | None = None
     modules: Recovery | None = None
     interventions: Interventions | None = None
+    explicit_inference: ExplicitInference | None = None
 
 
 MEASURES: Mapping[str, Callable[[EvaluatedModel], Any]] = {
@@ -43,6 +45,7 @@ MEASURES: Mapping[str, Callable[[EvaluatedModel], Any]] = {
     "probe_tokens": measure_token_probes,
     "modules": measure_modules,
     "interventions": measure_interventions,
+    "explicit_inference": measure_explicit_inference,
 }
 
 

@@ -3,8 +3,6 @@
 Paper: Appendix C.3.2, "Transformer Hypernetwork".
 """
 
-from math import log, sqrt
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -12,7 +10,7 @@ from jaxtyping import Array, Float, Key
 
 from recombine.config.schema import Config, HypertransformerConfig
 from recombine.errors import InputError
-from recombine.model.layer.generated import FIRST_DAMPING, GeneratedLayer
+from recombine.model.layer.generated import GeneratedLayer, generated_parameters
 from recombine.model.layer.linear import Linear
 from recombine.model.trunk import Trunk, TrunkModel, pair_tokens
 
@@ -42,16 +40,9 @@ class Hypertransformer(TrunkModel, GeneratedLayer):
         trunk_key, latent_key, theta_key, base_key, readout_key = jax.random.split(key, 5)
         self.trunk = Trunk(model, input_dim, key=trunk_key)
         self.latent = Linear(model.embed_dim, model.latent_dim, key=latent_key)
-        # The entries of ẑ and x start with unit variance. This scale gives the entries of W(ẑ) x standard deviation
-        # init_scale.
-        terms = model.latent_dim + model.base_weights
-        scale = model.init_scale / sqrt(terms * input_dim)
-        shape = (model.hidden_dim, input_dim)
-        self.theta = scale * jax.random.normal(theta_key, (model.latent_dim, *shape), jnp.float32)
-        self.base = scale * jax.random.normal(base_key, shape, jnp.float32) if model.base_weights else None
-        self.readout = Linear(model.hidden_dim, 1, key=readout_key)
-        steps = model.inference_steps
-        self.log_damping = jnp.full(steps, log(FIRST_DAMPING), jnp.float32) if steps else None
+        self.theta, self.base, self.readout, self.log_damping = generated_parameters(
+            model, input_dim, theta_key, base_key, readout_key
+        )
         self.unit_norm = model.unit_norm
 
     def tokens(

@@ -6,9 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from recombine.config.schema import Config
 from recombine.errors import InputError
 from recombine.files import where_allowed
+from recombine.measure.evaluated import EvaluatedModel
+from recombine.measure.latent.explicit_inference import ExplicitInference, measure_explicit_inference
 from recombine.measure.predict import forward_episodes
 from recombine.measure.r2 import score
 from recombine.measure.scorecard import Scorecard, make_scorecard
@@ -50,12 +54,20 @@ class Examined:
 
 
 def examine(
-    run: StoredRun, trained: TrainedModel | None, say: Callable[[str], None], writing: Writing = nullcontext
+    run: StoredRun,
+    trained: TrainedModel | None,
+    say: Callable[[str], None],
+    writing: Writing = nullcontext,
+    inference_steps: int | None = None,
 ) -> Examined:
     """All scores of a run. A stored result is measured again if it is damaged, or if other code measured it.
 
     Without a model (`trained` is None: the run was exported without its parameters), everything must be stored.
+    With `inference_steps`, explicit inference is measured with that many steps. The result is shown, not stored.
     """
+    explicit = None
+    if inference_steps is not None:
+        explicit = _explicit_inference(run, trained, inference_steps, say)
     source = open_run(run.path)
     for text in run.notes:
         say(f"{run.path}: {text}")
@@ -79,7 +91,21 @@ def examine(
         row = measure_snapshot(trained.config, trained.model, config_teacher(trained.config), trained.step)
     say(f"{run.path}: examining")
     card = make_scorecard(*trained) if disagrees else scorecard_of(run.path, trained, say, writing)
-    return Examined(run, row, card, references)
+    return Examined(run, row, structs.replace(card, explicit_inference=explicit) if explicit else card, references)
+
+
+def _explicit_inference(
+    run: StoredRun, trained: TrainedModel | None, steps: int, say: Callable[[str], None]
+) -> ExplicitInference:
+    if trained is None:
+        raise InputError("inference_steps", steps, f"{run.path} has no parameters to infer with")
+    evaluated = EvaluatedModel(trained.config, trained.model)
+    if evaluated.latent_model is None:
+        raise InputError("inference_steps", steps, f"{run.path} is a run of {run.model}, which executes no latent")
+    say(f"{run.path}: explicit inference with {steps} steps")
+    found = measure_explicit_inference(evaluated, steps)
+    assert found is not None
+    return found
 
 
 def in_dist_r2(trained: TrainedModel) -> float:

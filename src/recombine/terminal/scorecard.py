@@ -2,15 +2,16 @@
 
 from collections.abc import Mapping
 
-from recombine.measure.interventions import LatentInterventions, SubspaceInterventions
-from recombine.measure.module_recovery import Recovery
+from recombine.measure.latent.explicit_inference import ExplicitInference
+from recombine.measure.latent.interventions import LatentInterventions, SubspaceInterventions
+from recombine.measure.latent.module_recovery import Recovery
 from recombine.record.codec import plain
 from recombine.record.novel import NovelScore, NovelScores
 from recombine.record.reference import References
 from recombine.record.score import ProbeScores
 from recombine.run.examine import Examined
 from recombine.study.summary import ScoreTable, references_of_run, row_scores
-from recombine.support.split import TEACHER_SPLITS
+from recombine.support.split import EVAL_SPLITS, TEACHER_SPLITS
 from recombine.terminal.tables import print_scores, print_table, r2_text
 
 SHOWN_REFERENCES = ("ridge", "oracle")
@@ -46,6 +47,28 @@ def print_examined(path: str, examined: Examined) -> None:
             _print_conditions("latent replaced", {"": found})
         case SubspaceInterventions() as found:
             _print_conditions("the probe's subspace set", {f"block {at.point}: ": at for at in found.points})
+    if card.explicit_inference is not None:
+        _print_explicit_inference(card.explicit_inference)
+
+
+def _print_explicit_inference(found: ExplicitInference) -> None:
+    """R² after each step on held-out masks, and after the last step everywhere, from both starts."""
+    starts = {"the model's latent": found.own, "zero": found.zero}
+    starts = {name: scores for name, scores in starts.items() if scores is not None}
+    shown = [1, 2, 3, 5, 10, 20, 30, 50, 100]
+    columns = [0, *(step for step in shown if step < found.steps), found.steps]
+    split = "held-out masks" if found.own.ood is not None else "in distribution"
+    rows = {f"from {name}": [r2_text(scores.by_step[step]) for step in columns] for name, scores in starts.items()}
+    print_table(f"explicit inference: R² on {split} after steps", [str(step) for step in columns], rows)
+    splits = [split for split in EVAL_SPLITS if getattr(found.own, split) is not None]
+    rows = {
+        f"from {name}": [
+            *(r2_text(getattr(scores, split).r2) for split in splits),
+            r2_text(None if scores.novel is None else scores.novel.r2),
+        ]
+        for name, scores in starts.items()
+    }
+    print_table(f"explicit inference: R² after {found.steps} steps", [*splits, "novel"], rows)
 
 
 def _print_novel(novel: NovelScores, references: References) -> None:

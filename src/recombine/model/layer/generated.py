@@ -4,11 +4,15 @@ The network is also a model of the context: a latent that explains the examples 
 it. Explicit inference does that, by damped Gauss–Newton steps.
 """
 
+from math import log, sqrt
+from typing import NamedTuple
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Key
 
+from recombine.config.schema import HypertransformerConfig
 from recombine.model.layer.gelu import gelu_and_slope
 from recombine.model.layer.linear import Linear
 
@@ -72,6 +76,32 @@ class GeneratedLayer(eqx.Module):
 
     def _norm(self, z: Float[Array, "latent"]) -> Float[Array, ""]:
         return jnp.linalg.norm(self._mix(z).astype(z.dtype), ord=2)
+
+
+class GeneratedParameters(NamedTuple):
+    """The parameters of a generated layer; the fields are those of `GeneratedLayer`."""
+
+    theta: Float[Array, "latent hidden d"]
+    base: Float[Array, "hidden d"] | None
+    readout: Linear
+    log_damping: Float[Array, "steps"] | None
+
+
+def generated_parameters(
+    config: HypertransformerConfig,
+    input_dim: int,
+    theta_key: Key[Array, ""],
+    base_key: Key[Array, ""],
+    readout_key: Key[Array, ""],
+) -> GeneratedParameters:
+    # The entries of ẑ and x start with unit variance. This scale gives the entries of W(ẑ) x standard deviation
+    # init_scale.
+    scale = config.init_scale / sqrt((config.latent_dim + config.base_weights) * input_dim)
+    shape, steps = (config.hidden_dim, input_dim), config.inference_steps
+    theta = scale * jax.random.normal(theta_key, (config.latent_dim, *shape), jnp.float32)
+    base = scale * jax.random.normal(base_key, shape, jnp.float32) if config.base_weights else None
+    log_damping = jnp.full(steps, log(FIRST_DAMPING), jnp.float32) if steps else None
+    return GeneratedParameters(theta, base, Linear(config.hidden_dim, 1, key=readout_key), log_damping)
 
 
 def gauss_newton_step(

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from recombine.config.schema import Config
 from recombine.errors import InputError
-from recombine.measure.module_recovery import AffineMap, fit_map, scaled_latent
+from recombine.measure.latent.module_recovery import AffineMap, fit_map, scaled_latent
 from recombine.measure.probe import fit_probe
 from recombine.measure.ridge import Ridge
 from recombine.measure.snapshot import forward_episodes

@@ -1,7 +1,7 @@
 """Interventions: does a model fail at inferring the task, or at executing it?
 
 *A model with a latent.* The inferred latent is replaced before it is executed: by the image of the true latent (see
-`recombine.measure.module_recovery`), by that of another task, or by the midpoint of two inferred latents.
+`recombine.measure.latent.module_recovery`), by that of another task, or by the midpoint of two inferred latents.
 
 *A transformer.* At one point of the residual stream, the smallest possible change is made after which the probe decodes
 the true latent, or that of another task. The control is a change of the same size in a random subspace.
@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from recombine.measure.evaluated import EvaluatedModel
-from recombine.measure.module_recovery import AffineMap, execute_many, fit_map, scaled_latent
+from recombine.measure.latent.module_recovery import AffineMap, execute_many, fit_map, scaled_latent
 from recombine.measure.predict import in_chunks
 from recombine.measure.r2 import explained, score
 from recombine.measure.ridge import Ridge

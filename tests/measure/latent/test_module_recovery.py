@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from recombine.config.preset import preset_config
-from recombine.measure.interventions import (
+from recombine.measure.latent.interventions import (
     LatentMaps,
     in_random_subspace,
     intervene_on_latent,
@@ -16,7 +16,7 @@ from recombine.measure.interventions import (
     predict_changed,
     smallest_change,
 )
-from recombine.measure.module_recovery import fit_map, recover_modules, scaled_latent
+from recombine.measure.latent.module_recovery import fit_map, recover_modules, scaled_latent
 from recombine.measure.predict import forward, predict
 from recombine.measure.probe import fit_probe
 from recombine.measure.ridge import Ridge

@@ -1,0 +1,56 @@
+"""The meta-learned hypernetwork: a learned start and explicit inference, without a transformer."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from recombine.config.preset import preset_config
+from recombine.config.schema import CustomModelConfig
+from recombine.config.toml import override
+from recombine.errors import InputError
+from recombine.model.build import build_model
+from recombine.model.custom import check_custom
+from recombine.model.hypernetwork import Hypernetwork
+from recombine.task.sample import sample_split
+from recombine.task.teacher import config_teacher
+
+KIND = "recombine.model.hypernetwork:Hypernetwork"
+BASE = preset_config("smoke", "hypertransformer")
+
+
+def config_with(**options):
+    return override(BASE, {"model": {"kind": KIND, "options": options}})
+
+
+def test_the_start_is_improved_on_the_context() -> None:
+    config = config_with(inference_steps=2, latent_dim=5, hidden_dim=8)
+    check_custom(config)
+    model = build_model(config, key=jax.random.key(0))
+    assert isinstance(model, Hypernetwork)
+    _, episodes = sample_split(0, "train", config_teacher(config), config.task.support, 12, 2)
+    one, other = (model(episodes.context_x[i], episodes.context_y[i], episodes.query_x[0]) for i in range(2))
+    expected = model.infer(model.start, episodes.context_x[0], episodes.context_y[0])
+    np.testing.assert_allclose(one.trace.latent, expected, rtol=1e-6)
+    np.testing.assert_allclose(one.y, model.execute(expected, episodes.query_x[0]), rtol=1e-6)
+    assert one.trace.latent is not None
+    assert not np.allclose(one.trace.latent, other.trace.latent, atol=1e-3)
+
+    def fit(z: jax.Array) -> float:
+        labels = jax.vmap(model.execute, in_axes=(None, 0))(z, episodes.context_x[0])
+        return float(jnp.sum((labels - episodes.context_y[0]) ** 2))
+
+    assert fit(one.trace.latent) < fit(model.start)
+
+
+def test_it_has_steps_unless_told_otherwise() -> None:
+    model = build_model(config_with(), key=jax.random.key(0))
+    assert model.log_damping.shape == (3,)
+
+
+@pytest.mark.parametrize("options", [{"embed_dim": 8}, {"inference_steps": 0}, {"hidden_dim": 0}])
+def test_bad_options(options: dict) -> None:
+    config = config_with(**options)
+    assert isinstance(config.model, CustomModelConfig)
+    with pytest.raises(InputError, match=next(iter(options))):
+        build_model(config, key=jax.random.key(0))
