@@ -17,6 +17,7 @@ from recombine.claims import CLAIMS, Claim, Reading, Statistic
 from recombine.record.codec import Record
 from recombine.storage.reader import StoredRun
 from recombine.study.collect import Study
+from recombine.study.explicit import with_explicit_inference
 from recombine.study.interval import Interval, confidence_interval
 from recombine.study.panel_d_masks import novel_outside_both, outside_both
 from recombine.study.series import final_novel, reference_score
@@ -69,18 +70,23 @@ class Verdict(Record, frozen=True):
     state: VerdictState
     beside: tuple[JudgedReading, ...]
     note: str
+    explicit: tuple[JudgedReading, ...] = ()
+    """The readings that come out otherwise if the hypertransformer infers its latent explicitly."""
 
 
 def judge(study: Study) -> tuple[Verdict, ...]:
     """The verdict on each of the paper's claims."""
-    return tuple(_judge_claim(claim, study) for claim in CLAIMS)
+    explicit = with_explicit_inference(study)
+    return tuple(_judge_claim(claim, study, explicit) for claim in CLAIMS)
 
 
-def _judge_claim(claim: Claim, study: Study) -> Verdict:
-    first, *others = (_judge_reading(reading, study) for reading in claim.readings)
+def _judge_claim(claim: Claim, study: Study, explicit: Study | None) -> Verdict:
+    first, *others = judged = tuple(_judge_reading(reading, study) for reading in claim.readings)
+    again = () if explicit is None else (_judge_reading(reading, explicit) for reading in claim.readings)
     note = _note(claim, first.parts, study)
     head = (claim.number, claim.sentence, claim.panel, first.name)
-    return Verdict(*head, first.parts, first.state, tuple(others), note)
+    changed = tuple(reading for reading in again if reading not in judged)
+    return Verdict(*head, first.parts, first.state, tuple(others), note, changed)
 
 
 def _judge_reading(reading: Reading, study: Study) -> JudgedReading:

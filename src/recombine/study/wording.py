@@ -23,6 +23,7 @@ REFERENCE_WORDS = {
     "known_latent": "known latent",
 }
 VERDICT_MARKS = {"holds": "✓", "does not hold": "✗", "not enough data": "?"}
+EXPLICIT_WORDS = "with explicit inference at test time"
 COMPARISON_SIGNS = {">=": "≥ ", "<=": "≤ ", "within": "within ±"}
 POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 

@@ -13,7 +13,16 @@ from recombine.study.series import (
 )
 from recombine.study.summary import steps_of, without_novel
 from recombine.study.verdict import Part, Verdict
-from recombine.study.wording import COMPARISON_SIGNS, REFERENCE_WORDS, SPLIT_WORDS, excluded, number, short, with_band
+from recombine.study.wording import (
+    COMPARISON_SIGNS,
+    EXPLICIT_WORDS,
+    REFERENCE_WORDS,
+    SPLIT_WORDS,
+    excluded,
+    number,
+    short,
+    with_band,
+)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
@@ -65,6 +74,7 @@ def verdict_table(verdicts: Sequence[Verdict]) -> str:
     for verdict in verdicts:
         readings = [(f"**{verdict.state}** ({verdict.note})", verdict.parts)]
         readings += [(f"{other.state} (by {other.name})", other.parts) for other in verdict.beside]
+        readings += [(f"{one.state} ({EXPLICIT_WORDS}, by {one.name})", one.parts) for one in verdict.explicit]
         claim = (str(verdict.number), verdict.claim)
         for state, parts in readings:
             for part in parts:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from recombine.study.summary import ScoreTable
 from recombine.study.verdict import NOT_ENOUGH, Part, Verdict
-from recombine.study.wording import COMPARISON_SIGNS, VERDICT_MARKS, excluded
+from recombine.study.wording import COMPARISON_SIGNS, EXPLICIT_WORDS, VERDICT_MARKS, excluded
 from recombine.support.masks import active_modules, format_mask
 from recombine.support.split import EVAL_SPLITS
 from recombine.support.support import Support
@@ -83,8 +83,10 @@ def print_verdicts(verdicts: Sequence[Verdict]) -> None:
         table.add_row(mark, words)
         for part in verdict.parts:
             table.add_row("", Text(_part_text(part), "dim"))
-        for other in verdict.beside:
-            table.add_row("", Text(f"by {other.name}: {VERDICT_MARKS[other.state]} {other.state}"))
+        others = [(f"by {other.name}", other) for other in verdict.beside]
+        others += [(f"{EXPLICIT_WORDS}, by {other.name}", other) for other in verdict.explicit]
+        for words, other in others:
+            table.add_row("", Text(f"{words}: {VERDICT_MARKS[other.state]} {other.state}"))
             for part in other.parts:
                 table.add_row("", Text(f"  {_part_text(part)}", "dim"))
         console.print(table)

@@ -13,20 +13,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from msgspec import structs
 
+from recombine.config.schema import Config
 from recombine.measure.evaluated import EvaluatedModel
 from recombine.measure.latent.module_recovery import execute_many
 from recombine.measure.novel import NovelTasks, novel_tasks, score_novel
 from recombine.measure.predict import in_chunks
-from recombine.measure.r2 import score
+from recombine.measure.r2 import score, score_by_mask
 from recombine.model.interface import LatentModel
 from recombine.model.layer.generated import gauss_newton_step
 from recombine.numerics import exact_jit
 from recombine.record.codec import Record
 from recombine.record.novel import NovelScore
 from recombine.record.number import Count, NumModules, Real
-from recombine.record.score import Score
-from recombine.support.split import Split
+from recombine.record.score import Score, SplitScore
+from recombine.support.split import CONTROL_SPLITS, Split
 from recombine.task.episode import Episode
 from recombine.task.evaluation import active_modules_episodes, evaluation_episodes, evaluation_splits
 
@@ -38,10 +40,10 @@ FIRST_DAMPING, AFTER_BETTER, AFTER_WORSE = 0.01, 0.3, 3.0
 class StartScores(Record, frozen=True, kw_only=True, omit_defaults=True):
     """The scores after the last step, from one start."""
 
-    in_dist: Score
-    ood: Score | None = None
-    control: Score
-    control_modules: Score
+    in_dist: SplitScore
+    ood: SplitScore | None = None
+    control: SplitScore
+    control_modules: SplitScore
     active_modules: dict[NumModules, Score]
     novel: NovelScore | None = None
     by_step: tuple[Real, ...]
@@ -112,11 +114,16 @@ def _scores(
         return None
     shown: Split = "ood" if "ood" in splits else "in_dist"
     return StartScores(
-        **{split: score(y[:, -1], splits[split]) for split, y in found.items()},
+        **{split: _split_score(evaluated.config, split, y[:, -1], splits[split]) for split, y in found.items()},
         active_modules={k: last(episodes) for k, episodes in by_count.items()},
         novel=None if tasks is None else _novel_score(model, infer, tasks),
         by_step=tuple(score(y, splits[shown]).r2 for y in found[shown].T),
     )
+
+
+def _split_score(config: Config, split: Split, y: np.ndarray, episodes: Episode) -> SplitScore:
+    masks = None if split in CONTROL_SPLITS else score_by_mask(y, episodes, config.task.support.masks_of(split))
+    return SplitScore(**structs.asdict(score(y, episodes)), masks=masks)
 
 
 def _novel_score(model: LatentModel, infer: Callable[[Episode], Inferred], tasks: NovelTasks) -> NovelScore:

@@ -1,0 +1,54 @@
+"""The claims with explicit inference in place of the hypertransformer's own."""
+
+from dataclasses import replace
+
+from recombine.study.explicit import with_explicit_inference
+from recombine.study.verdict import STATISTICS, effects, judge
+from tests.study.studies import make_run, whole_study
+
+
+def test_only_the_hypertransformers_last_scores_change() -> None:
+    study = whole_study(seeds=2)
+    explicit = with_explicit_inference(study)
+    assert explicit is not None
+    for before, after in zip(study.runs, explicit.runs, strict=True):
+        if before.model != "hypertransformer":
+            assert before is after
+            continue
+        assert after.rows[:-1] == before.rows[:-1]
+        assert before.scorecard is not None
+        found = before.scorecard.explicit_inference.own
+        last = after.rows[-1]
+        assert (last.in_dist, last.ood, last.control, last.control_modules) == (
+            found.in_dist, found.ood, found.control, found.control_modules,
+        )  # fmt: skip
+        assert after.scorecard is not None
+        assert after.scorecard.novel.ood == found.novel
+        assert last.probe == before.rows[-1].probe
+        assert last.step == before.rows[-1].step
+
+
+def test_a_run_without_these_scores_is_left_out() -> None:
+    runs = [make_run("hypertransformer", "connected+", seed) for seed in range(2)]
+    without = replace(runs[1], scorecard=None)
+    study = replace(whole_study(seeds=1), runs=(runs[0], without))
+    explicit = with_explicit_inference(study)
+    assert explicit is not None
+    assert [run.seed for run in explicit.runs] == [0]
+    assert with_explicit_inference(replace(study, runs=(without,))) is None
+    assert with_explicit_inference(replace(study, runs=(make_run("transformer", "connected+", 0),))) is None
+
+
+def test_the_claims_are_judged_again_where_they_change() -> None:
+    study = whole_study(seeds=3)
+    verdicts = {verdict.number: verdict for verdict in judge(study)}
+    third = verdicts[3]
+    assert [reading.name for reading in third.explicit] == [third.reading, *(one.name for one in third.beside)]
+    explicit = with_explicit_inference(study)
+    assert explicit is not None
+    gap = next(part for reading in third.explicit for part in reading.parts if "R² itself" in reading.name)
+    assert list(gap.effects) == effects(explicit, STATISTICS["ood_gap_r2"])
+    assert list(gap.effects) != effects(study, STATISTICS["ood_gap_r2"])
+    assert verdicts[2].explicit == ()  # about the transformer alone
+    assert verdicts[4].explicit == ()  # explicit inference does not change the residual stream
+    assert verdicts[7].explicit == ()
