@@ -54,6 +54,7 @@ def prepare(threads: int | None = None, devices: int = 1, compile_quickly: bool 
         _add_flag("--xla_backend_optimization_level=0")
     if _jax_has_started():
         if threads is None and devices == 1:
+            _keep_compiled()
             return
         raise InputError("threads", threads, f"(and devices = {devices}) must be set before JAX starts; it has started")
     count = 1 if devices > 1 else threads or available_cores()
@@ -137,6 +138,21 @@ def _keep_compiled() -> None:
         os.environ["JAX_COMPILATION_CACHE_DIR"] = str(home / f"compiled-{kind}")
         os.environ[COMPILED] = os.environ["JAX_COMPILATION_CACHE_DIR"]
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+    if "jax" in sys.modules:
+        _tell_jax()
+
+
+def _tell_jax() -> None:
+    """Turn the cache on where JAX was imported before us, as in a notebook: it has read its environment by then."""
+    import jax
+    from jax.experimental.compilation_cache import compilation_cache
+
+    if jax.config.jax_compilation_cache_dir is not None:  # pyright: ignore[reportAttributeAccessIssue]
+        return
+    jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"] or None)
+    least = float(os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"])
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", least)
+    compilation_cache.reset_cache()  # JAX decides at its first program whether there is a cache
 
 
 def _add_flag(flag: str) -> None:
