@@ -1,6 +1,5 @@
 """`recombine train`: trains one run."""
 
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,12 +11,10 @@ from recombine.config.preset import Preset, preset_config
 from recombine.config.schema import Config, CustomModelConfig
 from recombine.config.toml import Tables, config_tables, override, parse_changes
 from recombine.errors import InputError
-from recombine.support.split import TEACHER_SPLITS
 from recombine.terminal.output import note, print_json, print_line
 
 if TYPE_CHECKING:
-    from recombine.run.signals import StopSignal
-    from recombine.run.training import Progress, RunOptions
+    from recombine.run.training import Progress
 
 
 @dataclass(frozen=True)
@@ -59,6 +56,7 @@ class Train:
         prepare(self.threads, self.devices)
         from recombine.run.signals import run_interruptibly
         from recombine.run.training import RunOptions
+        from recombine.terminal.training import show_progress
 
         if isinstance(config.model, CustomModelConfig):
             from recombine.model.custom import check_custom, import_model
@@ -66,7 +64,7 @@ class Train:
             import_model(config.model.kind)
             check_custom(config)
         options = RunOptions(self.devices, self.save_every, self.stop_at, self.resume_anyway)
-        last = run_interruptibly(lambda stop: train_with_progress(config, out, options, stop), note)
+        last = run_interruptibly(lambda stop: show_progress(config, out, options, stop), note)
         self._print(config, out, last)
 
     def _config(self) -> Config:
@@ -104,29 +102,6 @@ class Train:
         print_scores(ScoreTable(title, {config.model.label: row_scores(last.row)}))
         if last.step < num_steps:
             print_line("stopped; the same command without --stop-at resumes")
-
-
-def train_with_progress(config: Config, out: Path, options: "RunOptions", stop: "StopSignal") -> "Progress":
-    """Execute the run, and show its progress on stderr. Returns the last report."""
-    from recombine.run.training import execute_run
-    from recombine.terminal.progress import ProgressDisplay
-
-    with closing(execute_run(config, out, options, stop, note)) as reports:
-        last = next(reports)  # raises an error if the run cannot resume
-        if last.step >= config.optimizer.num_steps or last.step >= (options.stop_at or last.step + 1):
-            note(f"{out} is already at step {last.step}")
-            return list(reports)[-1]  # only measuring may be left to do
-        with ProgressDisplay(config.model.label, config.optimizer.num_steps, first=last.step) as display:
-            for last in reports:
-                display.update(last.step, _detail(last))
-    return last
-
-
-def _detail(progress: "Progress") -> str:
-    parts = [] if progress.loss is None else [f"loss {progress.loss:.4f}"]
-    scores = {} if progress.row is None else progress.row.splits()
-    parts += [f"R² {split} {scores[split].r2:.3f}" for split in TEACHER_SPLITS if split in scores]
-    return " · ".join(parts)
 
 
 def _model_table(changes: Tables) -> Tables:

@@ -95,6 +95,15 @@ class StoredRun:
         """The newest row of metrics."""
         return self.rows[-1] if self.rows else None
 
+    @property
+    def summary(self) -> str:
+        """The run in a few words: 'transformer on connected+, seed 0, step 40 of 40 (done)'."""
+        step = 0 if self.last is None else self.last.step
+        return f"{self.model} on {self.support}, seed {self.seed}, step {step:,} of {self.num_steps:,} ({self.state})"
+
+    def __repr__(self) -> str:
+        return f"StoredRun({self.path}: {self.summary})"
+
 
 def read_run(source: RunSource, scorecard: bool = True) -> StoredRun:
     """Read everything in a run's files. With `scorecard=False`, JAX is not imported."""

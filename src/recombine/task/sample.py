@@ -54,7 +54,9 @@ def sample_split(
     check_choice("split", split, *get_args(Split))
     if split not in CONTROL_SPLITS:
         masks = support.masks_of(split)
-        episodes = sample_masks(seed, Stream[split], teacher, masks, length, num_episodes, step=step, in_pieces=in_pieces)
+        episodes = sample_masks(
+            seed, Stream[split], teacher, masks, length, num_episodes, step=step, in_pieces=in_pieces
+        )
         return teacher, episodes
     check_size("length", length, least=2)
     key, masks = stream_key(seed, Stream[split], step), mask_rows(support.masks_of(split))
