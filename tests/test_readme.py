@@ -6,8 +6,6 @@ import shlex
 import tomllib
 from pathlib import Path
 
-import pytest
-
 from recombine.cli.main import parse
 from recombine.jobs.paper_runs import paper_runs
 from tests.test_rooms import ORDER

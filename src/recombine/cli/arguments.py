@@ -1,8 +1,8 @@
 """Arguments that several commands share, such as where to execute jobs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import tyro
 
@@ -18,11 +18,28 @@ if TYPE_CHECKING:
     from recombine.run.signals import StopSignal
 
 
+T = TypeVar("T")
+
+
+def _hint(default: str) -> str:
+    """What follows the help of an option: its default, unless it is no value (the help says what happens then)."""
+    return "" if default in ("None", "", "False") or "MISSING" in default else f"(default: {default})"
+
+
+def plain_help(command: type[T]) -> type[T]:
+    """A command whose help shows only defaults that are values. Below `@dataclass`."""
+    for name, kind in command.__annotations__.items():
+        if not is_dataclass(kind) and name != "command":
+            command.__annotations__[name] = Annotated[kind, tyro.conf.arg(help_behavior_hint=_hint)]
+    return command
+
+
 OptionalInt = Annotated[int | None, tyro.conf.arg(metavar="INT")]
 OptionalPath = Annotated[Path | None, tyro.conf.arg(metavar="PATH")]
 
 
 @dataclass(frozen=True)
+@plain_help
 class Executor:
     """Where to execute the runs."""
 

@@ -1,15 +1,15 @@
 """`recombine eval`: examines runs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from recombine.cli.arguments import OptionalInt
+from recombine.cli.arguments import OptionalInt, plain_help
 from recombine.errors import InputError
 from recombine.files import check_path
-from recombine.terminal.output import note, print_json
+from recombine.terminal.output import note, print_csv, print_json
 
 if TYPE_CHECKING:
     from recombine.run.examine import Examined
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+@plain_help
 class Eval:
     """Examine runs: R² by split, mask and number of active modules, probes, recovered modules, interventions."""
 
@@ -29,10 +30,14 @@ class Eval:
     """Number of threads. Default: all cores."""
     json: bool = False
     """Print JSON."""
+    csv: bool = False
+    """Print the scores as CSV, of the models and of the references: a row for each split."""
 
     def run(self) -> None:
         if not self.runs:
             raise InputError("runs", "", "name at least one run directory")
+        if self.json and self.csv:
+            raise InputError("csv", True, "cannot be combined with --json; leave one of them out")
         sources = [_one_run(path) for path in self.runs]
         from recombine.run.machine import prepare
 
@@ -63,6 +68,12 @@ class Eval:
         if self.json:
             cards = {str(path): one.as_json() for path, one in zip(self.runs, examined, strict=True)}
             print_json(cards if len(cards) > 1 else next(iter(cards.values())))
+            return
+        if self.csv:
+            from recombine.notebook.frame import final_rows
+
+            measured = [replace(one.run, rows=(one.row,), references=one.references) for one in examined]
+            print_csv(row for run in measured for row in final_rows(run))
             return
         for path, one in zip(self.runs, examined, strict=True):
             print_examined(str(path), one)

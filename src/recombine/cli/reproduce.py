@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from recombine.checks import check_seed, check_size
-from recombine.cli.arguments import Executor, OptionalInt, OptionalPath
+from recombine.cli.arguments import Executor, OptionalInt, OptionalPath, plain_help
 from recombine.cli.jobs import execute_jobs, headline
 from recombine.config.preset import Preset
 from recombine.errors import Failed, InputError
@@ -23,6 +23,7 @@ SEEDS: dict[Preset, int] = {"smoke": 1, "quick": 1, "paper": 3}
 
 
 @dataclass(frozen=True)
+@plain_help
 class Reproduce:
     """Reproduce every panel of the paper's figures and judge its claims. The same command resumes if interrupted."""
 

@@ -239,6 +239,16 @@ def _shown(value: object) -> object:
     return value.name if isinstance(value, Support) else value
 
 
+def field_names() -> dict[str, list[str]]:
+    """The fields of a configuration by group, {'task': ['support', …]}; those of all models together."""
+    groups = {"task": [TaskConfig], "model": list(MODEL_CONFIGS.values()), "optimizer": [OptimizerConfig]}
+    groups |= {"measure": [MeasureConfig], "compute": [ComputeConfig]}
+    return {
+        name: list(dict.fromkeys(field.name for kind in kinds for field in fields(kind)))
+        for name, kinds in groups.items()
+    }
+
+
 def custom_model(config: Config) -> str | None:
     """The class of a custom model, `package.module:Class`; None for the paper's two models."""
     return config.model.kind if isinstance(config.model, CustomModelConfig) else None

@@ -1,6 +1,7 @@
 """Runs as tidy tables: one row for each run, step and split, in pandas or polars."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Literal
@@ -41,6 +42,12 @@ def reference_rows(run: StoredRun) -> Iterator[Row]:
                 novel = reference.novel.ood.r2 if reference.novel is not None and split == "ood" else None
                 scores: Row = {"r2": score.r2, "mse": score.mse, "probe": None, "novel": novel}
                 yield head | {"step": run.last.step if run.last else 0, "split": split} | scores
+
+
+def final_rows(run: StoredRun) -> Iterator[Row]:
+    """The rows of a run's last step, and those of its references."""
+    yield from run_rows(replace(run, rows=run.rows[-1:]))
+    yield from reference_rows(run)
 
 
 def to_frame(rows: Iterator[Row] | Sequence[Row], library: Library | None = None) -> Any:
