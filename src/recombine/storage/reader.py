@@ -1,5 +1,6 @@
 """The one place that reads run directories, also of runs that are still training."""
 
+import os
 import socket
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -249,6 +250,15 @@ def is_alive(source: RunSource) -> bool:
     except OSError:
         return False
     here = len(words) == 4 and words[1].isdecimal() and words[3] == socket.gethostname()
-    if not here or not Path("/proc/self").exists():
+    return not here or process_exists(int(words[1]))
+
+
+def process_exists(process: int) -> bool:
+    """Whether a process of this machine exists. A signal 0 is never delivered; it only asks."""
+    try:
+        os.kill(process, 0)
+    except PermissionError:  # it is another user's
         return True
-    return Path(f"/proc/{words[1]}").exists()
+    except (ProcessLookupError, OverflowError):
+        return False
+    return True
