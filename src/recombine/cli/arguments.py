@@ -56,8 +56,11 @@ class Executor:
     slurm: Annotated[tuple[str, ...], tyro.conf.arg(metavar="OPTION=VALUE ...")] = ()
     """Options of sbatch by their long names, such as partition=cpu, time=120 (minutes) or mem=4G."""
 
-    def check(self, out: Path) -> None:
-        """Refuse contradictory options and clusters that cannot be reached, before anything is written."""
+    def check(self, out: Path, dry_run: bool = False) -> None:
+        """Refuse contradictory options and clusters that cannot be reached, before anything is written.
+
+        A dry run needs no cluster: it may be asked for on a laptop.
+        """
         check_name("out", out.resolve())  # a worker is told where it is, in JSON
         if self.workers is not None:
             check_size("workers", self.workers, most=100_000)
@@ -72,9 +75,12 @@ class Executor:
         if self.executor == "slurm":
             from recombine.jobs.executor.slurm_queue import Queue, slurm_options
 
-            if said := Queue(out.resolve(), slurm_options(self.slurm), self.workers).check():
+            options = slurm_options(self.slurm)
+            if dry_run:
+                return
+            if said := Queue(out.resolve(), options, self.workers).check():
                 note(f"SLURM has no suitable node now, and perhaps never: {said}")
-        if self.executor == "ray":
+        if self.executor == "ray" and not dry_run:
             from recombine.jobs.executor.ray import check_address, check_ray
 
             check_ray()

@@ -67,7 +67,7 @@ class Run:
                 check_custom(config)
         assert self.grid is not None
         out = self.out or Path("runs") / f"sweep-{Path(self.grid).stem}-{self.preset}"
-        self.where.check(out)
+        self.where.check(out, self.dry_run)
         for run in runs:
             check_run_path(out / run.name)
         wanted = {run.name: run.config for run in runs}
