@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import tyro
 
-from recombine.checks import check_size
+from recombine.checks import check_number, check_size
 from recombine.errors import InputError
 from recombine.files import check_name
 from recombine.terminal.output import note
@@ -46,7 +46,10 @@ class Executor:
     executor: Literal["local", "ray", "slurm"] = "local"
     """On this machine, as tasks of a Ray cluster, or as jobs of a SLURM cluster."""
     workers: OptionalInt = None
-    """Number of runs at a time, each in its own process. Default: one per core, or as many as the cluster allows."""
+    """Number of runs at a time, each in its own process. Default: one per GPU if there are any, otherwise one per core;
+    on a cluster, as many as it allows."""
+    gpus: float = 0.0
+    """GPUs that each run reserves, on Ray; 0.5 puts two runs on one. (On SLURM: --slurm gres=gpu:1.)"""
     vmap: int = 1
     """Train up to this many same-shape runs (seeds, for instance) in one vmapped program. For GPUs."""
     retries: int = 2
@@ -66,6 +69,10 @@ class Executor:
             check_size("workers", self.workers, most=100_000)
         check_size("retries", self.retries, least=0, most=1000)
         check_size("vmap", self.vmap, most=4096)
+        check_number("gpus", self.gpus, least=0.0, most=64.0)
+        if self.gpus and self.executor != "ray":
+            how = "add --executor ray" if self.executor == "local" else "on SLURM: --slurm gres=gpu:1"
+            raise InputError("gpus", self.gpus, f"is for Ray; {how}")
         if self.vmap > 1 and self.executor == "ray":
             raise InputError("vmap", self.vmap, "only with --executor local or slurm; on Ray each run is a task")
         if self.address is not None and self.executor != "ray":
@@ -90,9 +97,9 @@ class Executor:
     @property
     def at_a_time(self) -> int | None:
         """The number of runs at a time. None if the cluster decides."""
-        from recombine.run.machine import available_cores
+        from recombine.run.machine import available_cores, visible_gpus
 
-        return self.workers or (available_cores() if self.executor == "local" else None)
+        return self.workers or (len(visible_gpus()) or available_cores() if self.executor == "local" else None)
 
     @property
     def pace(self) -> str:
@@ -102,13 +109,14 @@ class Executor:
         if self.executor == "ray":
             from recombine.jobs.executor.ray import run_jobs_on_ray
 
-            return run_jobs_on_ray(jobs, out, self.address, self.workers, stop, self.retries)
+            return run_jobs_on_ray(jobs, out, self.address, self.workers, stop, self.retries, self.gpus)
         if self.executor == "slurm":
             from recombine.jobs.executor.slurm import run_jobs_on_slurm
             from recombine.jobs.executor.slurm_queue import slurm_options
 
             return run_jobs_on_slurm(jobs, out, slurm_options(self.slurm), self.workers, stop, self.retries)
         from recombine.jobs.executor.local import run_jobs
+        from recombine.run.machine import visible_gpus
 
         assert self.at_a_time is not None
-        return run_jobs(jobs, self.at_a_time, stop, self.retries)
+        return run_jobs(jobs, self.at_a_time, stop, self.retries, visible_gpus())

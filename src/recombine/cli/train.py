@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -50,6 +50,8 @@ class Train:
     """Share each batch among this many JAX devices. Without an accelerator, CPU cores serve as devices."""
     resume_anyway: bool = False
     """Resume even if the run was made with other settings, versions, threads or devices."""
+    track: Annotated[Literal["tensorboard", "wandb", "trackio"] | None, tyro.conf.arg(metavar="TRACKER")] = None
+    """Send the metrics to tensorboard (files in the run directory), wandb or trackio, those of a finished run too."""
     print_config: bool = False
     """Print the complete configuration as TOML, which --config reads back, and do nothing else."""
     json: bool = False
@@ -76,7 +78,7 @@ class Train:
             import_model(config.model.kind)
             check_custom(config)
         options = RunOptions(self.devices, self.save_every, self.stop_at, self.resume_anyway)
-        last = run_interruptibly(lambda stop: show_progress(config, out, options, stop), note)
+        last = run_interruptibly(lambda stop: show_progress(config, out, options, stop, self.track), note)
         self._print(config, out, last)
 
     def _config(self) -> Config:

@@ -5,6 +5,7 @@ import os
 import platform
 import sys
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 from recombine import __version__
@@ -23,6 +24,22 @@ THREADS = "RECOMBINE_THREADS"  # set in the environment by `prepare`, read by `i
 def available_cores() -> int:
     """The number of cores that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def visible_gpus() -> list[str]:
+    """The NVIDIA GPUs that JAX would use here, by their numbers for CUDA_VISIBLE_DEVICES. JAX is not started for that.
+
+    Empty without JAX's CUDA plugin, or if JAX_PLATFORMS names only others.
+    """
+    platforms = os.environ.get("JAX_PLATFORMS", "")
+    if platforms and not {"cuda", "gpu"} & set(platforms.split(",")):
+        return []
+    if not any(find_spec(f"jax_cuda{version}_plugin") for version in (12, 13)):
+        return []
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if given is not None:
+        return [name.strip() for name in given.split(",") if name.strip() not in ("", "-1")]
+    return [str(number) for number in range(len(list(Path("/dev").glob("nvidia[0-9]*"))))]
 
 
 def check_memory() -> None:

@@ -63,7 +63,10 @@ def _heading(name: str, console: Console) -> str:
 def _print_whole(console: Console, table: Table) -> None:
     """Print a table as wide as its numbers need: a narrower terminal folds its lines, and nothing is cut off."""
     needed = Measurement.get(console, console.options.update(width=WIDEST), table).maximum
-    console.print(table, width=max(console.width, needed), crop=False, no_wrap=True, overflow="ignore")
+    before = console.width
+    console.width = max(before, needed)
+    console.print(table)
+    console.width = before
 
 
 def print_scores(scores: ScoreTable, console: Console | None = None) -> None:
