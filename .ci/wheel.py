@@ -3,6 +3,7 @@
 The environment has what the wheel itself asks for and the extra `serve`, nothing of the developers' tools.
 """
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -11,6 +12,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+QUICKLY = os.environ | {"XLA_FLAGS": "--xla_backend_optimization_level=0"}  # what is tried is mostly compiled
 COMMANDS = """
 --version
 task show --support disconnected --figure graph.svg
@@ -68,7 +70,7 @@ def pip(arguments: list[str], python: str) -> None:
 
 
 def run(command: list[str], where: Path, show: bool = False) -> None:
-    done = subprocess.run(command, cwd=where, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, cwd=where, capture_output=True, text=True, timeout=300, check=False, env=QUICKLY)
     if done.returncode:
         sys.exit(f"{' '.join(command)} in a fresh environment: {done.stdout[-2000:]}{done.stderr[-2000:]}")
     if show:
