@@ -4,22 +4,34 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# What is installed: the commands, the web server with them, the tests and linters with those.
+BASE := $(VENV)/.base
+SERVER := $(VENV)/.server
 READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: setup reproduce demo test test-slow torture docs pictures lint format clean system-deps
+.PHONY: setup reproduce demo test test-slow torture docs pictures wheel lint format clean system-deps
 
-setup: $(READY)
+setup: $(BASE)
 
-$(READY): pyproject.toml constraints.txt
+$(BASE): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
-	@touch $(READY)
+	$(PIP) .
+	@touch $(BASE)
 
-reproduce: $(READY)
+$(SERVER): $(BASE)
+	$(PIP) '.[serve]'
+	@touch $(SERVER)
+
+$(READY): $(BASE)
+	$(PIP) '.[dev]'
+	@touch $(SERVER) $(READY)
+
+reproduce: $(BASE)
 	$(BIN)/recombine reproduce
 
-demo: $(READY)
+demo: $(SERVER)
 	$(BIN)/recombine serve --demo --open
 
 # One worker more than there are cores: some tests wait for other processes.
@@ -47,6 +59,10 @@ docs: $(READY)
 # The pictures of the server's page, in the docs. Needs a browser (make system-deps).
 pictures: $(READY)
 	$(BIN)/python -m tests.serve.pictures
+
+# Builds the wheel, installs it into a fresh environment and tries every command there, outside this directory.
+wheel: $(READY)
+	$(BIN)/python .ci/wheel.py
 
 lint: $(READY)
 	$(BIN)/ruff check

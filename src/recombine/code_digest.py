@@ -7,6 +7,7 @@ current code.
 
 import ast
 import hashlib
+import inspect
 import subprocess
 import sys
 import sysconfig
@@ -14,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from textwrap import dedent
 
 PACKAGE = Path(__file__).resolve().parent
 UNKNOWN = ""  # the digest of results that were stored before digests existed
@@ -32,10 +34,21 @@ def model_digest(custom: str) -> str:
     module = custom.partition(":")[0]
     if module.partition(".")[0] == PACKAGE.name:  # a class that comes with Recombine
         return package_digest(module)
+    if module == "__main__":  # a class of a notebook or of a script
+        return _class_digest(getattr(sys.modules[module], custom.partition(":")[2], None))
     top = sys.modules.get(module.partition(".")[0])
     found = getattr(top, "__file__", None) or next(iter(getattr(top, "__path__", [])), None)
     home = () if found is None else (_parent_of_top(Path(found).resolve(), module),)
     return _digest([module], (*home, *_user_directories()), without=PACKAGE.name)
+
+
+def _class_digest(found: object) -> str:
+    """The digest of one class, from the cell or the file that defines it; UNKNOWN where Python lacks its text."""
+    try:
+        text = dedent(inspect.getsource(found))  # pyright: ignore[reportArgumentType]
+        return hashlib.sha256("".join(_meaning(ast.parse(text))).encode()).hexdigest()[:LENGTH]
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return UNKNOWN
 
 
 def package_commit() -> str:

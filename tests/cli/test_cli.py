@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from recombine import __version__
-from recombine.cli.main import main
+from recombine.cli.main import COMMANDS, main
+from recombine.config.schema import field_names
 
 BAD = [
     ["task", "show", "--support", "conected"],
@@ -120,8 +121,10 @@ def test_mistakes_get_one_line(
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["train", "--preset", "smal"], "--preset = 'smal': one of smoke, quick, paper (see recombine --help)"),
-        (["train", "--threads", "x"], "--threads = 'x': an integer (see recombine --help)"),
+        (["reproduce", "--preset", "x"], "--preset = 'x': one of smoke, quick, paper (see recombine reproduce --help)"),
+        (["train", "--preset", "smal"], "--preset = 'smal': one of paper, quick, smoke (see recombine train --help)"),
+        (["train", "--threads", "x"], "--threads = 'x': an integer (see recombine train --help)"),
+        (["train", "--mdoel", "x"], "no such option: --mdoel; did you mean --model? (see recombine train --help)"),
         (
             ["task", "design", "--modules", "3", "--size", "2", "--disconnected"],
             "modules = 3: two separate groups of 2-hot masks need at least 4 modules",
@@ -144,6 +147,29 @@ def test_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     captured = capsys.readouterr()
     assert "usage: recombine" in captured.out
     assert captured.err == ""
+
+
+EVERY_COMMAND = [[name, *words] for name in COMMANDS for words in ([], *([word] for word in COMMANDS[name]))]
+
+
+@pytest.mark.parametrize("command", EVERY_COMMAND, ids=" ".join)
+def test_help_shows_no_default_that_is_none(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([*command, "--help"])
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "--help" in text, "it is the help of a command that exists"
+    assert not re.search(r"\(default: (None|False|)\)", text)
+    if command == ["train"]:
+        assert all(name in text for names in field_names().values() for name in names)
+
+
+def test_print_config_is_what_config_reads_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    changes = ["--set", "model.num_layers=3", "task.support=110,011"]
+    assert main(["train", "--preset", "smoke", "--model", "hypertransformer", *changes, "--print-config"]) == 0
+    (path := tmp_path / "a.toml").write_text(text := capsys.readouterr().out)
+    assert main(["train", "--config", str(path), "--print-config"]) == 0
+    assert capsys.readouterr().out == text
+    assert "num_layers = 3" in text
 
 
 def test_version_as_a_module_and_as_a_script() -> None:
@@ -192,6 +218,11 @@ def test_train_resumes_and_prints_its_scores(capsys: pytest.CaptureFixture[str],
     assert (result["step"], result["run"]) == (12, str(out))
     assert result["config"]["task"]["support"]["name"] == "connected"
     assert set(result["scores"]) == {"in_dist", "ood", "control", "control_modules", "probe", "novel"}
+    assert main(["train", "--out", str(out)]) == 0, "with its own configuration"
+    assert f"{out} is already at step 12" in capsys.readouterr().err
+    assert main(["train", "--out", str(out), "--set", "model.num_layers=2"]) == 2
+    captured = capsys.readouterr()
+    assert "made with other settings: model.num_layers: 1 → 2 (" in captured.err, "one difference, and no others"
     assert main([*arguments, "--set", *changes[1:]]) == 2
     captured = capsys.readouterr()
     assert "measure.episodes: 32 → 64" in captured.err

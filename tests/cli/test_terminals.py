@@ -36,13 +36,15 @@ def test_help_comes_to_an_end(
     assert os.environ["COLUMNS"] == columns
 
 
-@pytest.mark.parametrize("columns", [3, 80])
+@pytest.mark.parametrize("columns", [3, 40, 80])
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
         (["trian"], "trian"),
         (["train", "--nonsense"], "--nonsense"),
         (["train", "--seed"], "--seed"),
+        (["train", "--preset", "big"], "'big': one of"),
+        (["train", "--mdoel", "x"], "did you mean --model?"),
         (["train", "--preset", "smal"], "--preset = 'smal'"),
         (["train", "--save-every", "x"], "--save-every = 'x'"),
         (["reproduce", "--worker", "3"], "--workers?"),

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from recombine.config.preset import preset_config
 from recombine.config.schema import Config, CustomModelConfig, HypertransformerConfig, TaskConfig, TransformerConfig
-from recombine.config.toml import config_tables, override, read_config, write_toml
+from recombine.config.toml import config_tables, override, read_config, stored_config, write_toml
 from recombine.errors import InputError
 
 INTEGERS = [
@@ -160,3 +161,24 @@ def test_an_option_that_is_not_finite_is_refused(value: float) -> None:
     """NaN differs from itself, so such a run could never resume."""
     with pytest.raises(InputError, match=r"model\.options\.start = (nan|inf): must be finite"):
         CustomModelConfig("package.module:Class", (("start", value),))
+
+
+def test_the_latent_follows_the_number_of_modules_unless_it_is_set() -> None:
+    hyper = preset_config("smoke", "hypertransformer")
+    assert hyper.model.latent_dim == 6  # pyright: ignore
+    eight = override(hyper, {"task": {"support": "2-hot:8"}})
+    assert eight.model.latent_dim == 8  # pyright: ignore
+    assert override(eight, {"task": {"support": "connected"}}) == override(hyper, {"task": {"support": "connected"}})
+    for changes in (
+        {"task": {"support": "2-hot:8"}, "model": {"latent_dim": 6}},
+        {"task": {"support": "2-hot:8"}, "model": {"latent_dim": 6, "kind": "hypertransformer"}},
+    ):
+        assert override(hyper, changes).model.latent_dim == 6  # pyright: ignore
+    wide = override(hyper, {"model": {"latent_dim": 12}})
+    assert override(wide, {"task": {"support": "2-hot:8"}}).model.latent_dim == 12  # pyright: ignore
+    stored = override(eight, {"model": {"latent_dim": 6}})
+    assert stored_config(tomllib.loads(write_toml(stored))) == stored, "a stored run keeps what it was made with"
+    assert (
+        override(Config(), {"model": {"kind": "hypertransformer"}, "task": {"support": "2-hot:8"}}).model.latent_dim
+        == 8
+    )  # pyright: ignore

@@ -40,18 +40,18 @@ def test_informed_is_the_transformer_and_one_field() -> None:
 
 
 def test_a_model_of_ones_own_goes_with_the_papers_two() -> None:
-    entries = paper_runs("smoke", {"custom": {"model": {"options": {"a": 1}}}}, [0], CustomModelConfig("m:Mine"))
+    entries = paper_runs("smoke", {"custom": {"model": {"options": {"a": 1}}}}, [0], [CustomModelConfig("m:Mine")])
     mine = [entry for entry in entries if entry.config.model.label == "Mine"]
     assert [entry.config.task.support.name for entry in mine] == ["connected+", "connected", "disconnected"]
     assert mine[0].config.model == CustomModelConfig("m:Mine", (("a", 1),))
-    entries = paper_runs("smoke", {}, [0], CustomModelConfig(BOTTLENECK))
+    entries = paper_runs("smoke", {}, [0], [CustomModelConfig(BOTTLENECK)])
     assert [entry.name for entry in entries].count("Bottleneck-connected+-seed0") == 1
 
 
 def test_no_model_of_ones_own_takes_the_place_of_ours() -> None:
     for kind in ("my_model:Bottleneck", "my_model:transformer", "my_model:informed"):
         with pytest.raises(InputError, match="rename the class"):
-            paper_runs("smoke", {}, [0], CustomModelConfig(kind))
+            paper_runs("smoke", {}, [0], [CustomModelConfig(kind)])
 
 
 def test_a_supports_name_is_no_path() -> None:
@@ -76,3 +76,11 @@ def test_changes_and_a_support_of_ones_own() -> None:
     ]:
         with pytest.raises(InputError, match=rf"^{field} = "):
             paper_runs("smoke", bad, [0])
+
+
+def test_several_custom_models() -> None:
+    entries = paper_runs("smoke", {}, [0], [CustomModelConfig("m:Mine"), CustomModelConfig("m:Other")])
+    for label in ("Mine", "Other"):
+        assert [entry.panels for entry in entries if entry.config.model.label == label] == ["A B C appendix", "D", "D"]
+    with pytest.raises(InputError, match="Mine"):
+        paper_runs("smoke", {}, [0], [CustomModelConfig("m:Mine"), CustomModelConfig("n:Mine")])

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from recombine.cli.arguments import Executor
 from recombine.errors import InputError
 from recombine.jobs.executor import slurm
 from recombine.jobs.executor.slurm_queue import QueuedTask
@@ -60,3 +61,13 @@ def test_a_job_that_sbatch_does_not_take_has_failed_after_some_tries(
         assert news[-1].kind == end
         assert [one.kind for one in news].count(end) == 1
         assert any("no such partition" in (one.text or one.error or "") for one in news)
+
+
+def test_a_dry_run_needs_no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for where in (Executor(executor="slurm"), Executor(executor="ray", address="ray://nowhere:1")):
+        where.check(tmp_path / "out", dry_run=True)
+    with pytest.raises(InputError, match="slurm"):
+        Executor(executor="slurm").check(tmp_path / "out")
+    with pytest.raises(InputError, match="time"):
+        Executor(executor="slurm", slurm=("time=x",)).check(tmp_path / "out", dry_run=True)

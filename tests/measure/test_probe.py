@@ -117,3 +117,15 @@ def test_a_single_task_has_no_r2() -> None:
     probe = fit_probe(output, jnp.asarray(rng.normal(size=(50, 3)), jnp.float32))
     assert probe is not None
     assert score_probe(probe, output, jnp.ones((50, 3))).residual == (None, None)
+
+
+def test_a_model_that_shows_only_its_latent_is_probed_there() -> None:
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(300, 4)).astype(np.float32)
+    output = BatchOutput(jnp.zeros(300), None, jnp.asarray(z @ rng.normal(size=(4, 5)) + 1, jnp.float32))
+    probe = fit_probe(output, jnp.asarray(z))
+    assert probe is not None
+    found = score_probe(probe, output, jnp.asarray(z))
+    assert found.residual == ()
+    assert found.latent == pytest.approx(1, abs=1e-3), "a linear map of the latent"
+    assert fit_probe(BatchOutput(jnp.zeros(300), None, None), jnp.asarray(z)) is None

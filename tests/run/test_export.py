@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from recombine.cli.main import main
+from recombine.config.toml import write_toml
 from recombine.run.load import load_model
 from recombine.study.collect import collect
 from tests.reliability.small_run import finish, small_config
@@ -30,6 +31,9 @@ def test_the_same_run(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert [run.rows for run in before.runs] == [run.rows for run in after.runs]
     assert [run.config for run in before.runs] == [run.config for run in after.runs]
     assert not (out / "seed0" / "checkpoints").exists()
+    card = (out / "seed0" / "MODEL_CARD.md").read_text(encoding="utf-8")
+    assert f"| {after.runs[0].last.ood.r2:.3f} |" in card
+    assert write_toml(after.runs[0].config).rstrip() in card
     one, other = load_model(runs / "seed1"), load_model(out / "seed1")
     assert (one.config, one.step) == (other.config, other.step)
     for a, b in zip(jax.tree.leaves(one.model), jax.tree.leaves(other.model), strict=True):

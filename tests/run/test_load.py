@@ -21,6 +21,7 @@ from recombine.run.load import load_model, restore_state
 from recombine.storage.checkpoint import list_checkpoints, read_checkpoint, save_checkpoint
 from recombine.storage.source import CHECKPOINTS, CONFIG, WEIGHTS
 from recombine.train.step import init_state
+from tests.compile_events import compiled_programs
 from tests.reliability.small_run import finish, small_config
 
 # Sizes that a configuration may have, but no machine: a model of them has 2⁴⁸ parameters and more.
@@ -49,6 +50,15 @@ def change_config(run: Path, changes: dict[str, Any]) -> None:
         checkpoint = read_checkpoint(path)
         shutil.rmtree(path)
         save_checkpoint(run / CHECKPOINTS, checkpoint._replace(texts={**checkpoint.texts, CONFIG: write_toml(config)}))
+
+
+@pytest.mark.parametrize("name", ["run", "exported"])
+def test_loading_compiles_nothing(place: Path, name: str) -> None:
+    with compiled_programs() as compiled:
+        load_model(place / name)
+        assert not compiled
+        jax.jit(lambda x: x - np.float32(place.stat().st_ino))(np.ones(2))
+        assert compiled, "though programs are counted"
 
 
 def test_the_tree_is_that_of_a_new_model_and_the_arrays_are_those_of_the_file(place: Path) -> None:

@@ -1,4 +1,7 @@
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import jax
 import pytest
@@ -16,3 +19,20 @@ def test_compiled_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XLA_FLAGS", "--xla_backend_optimization_level=2")
     prepare(compile_quickly=True)
     assert os.environ["XLA_FLAGS"] == "--xla_backend_optimization_level=2"
+
+
+def test_the_cache_works_where_jax_has_started_before(tmp_path: Path) -> None:
+    """As in a notebook, whose first line imports JAX."""
+    code = (
+        "import jax\n"
+        "jax.numpy.ones(3) + 1\n"
+        "from recombine.run.machine import prepare\n"
+        "prepare()\n"
+        "from recombine.config.preset import preset_config\n"
+        "from recombine.task.teacher import config_teacher\n"
+        "config_teacher(preset_config('smoke', 'transformer'))\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
+    environment |= {"XDG_CACHE_HOME": str(tmp_path), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=300)
+    assert list(tmp_path.glob("recombine/compiled-*/jit_init_teacher*"))

@@ -7,6 +7,7 @@ from recombine.support.support import paper_support
 from recombine.task.episode import sample_episodes
 from recombine.task.sample import mask_rows, sample_split
 from recombine.task.teacher import seed_teacher
+from tests.compile_events import compiled_programs
 
 SUPPORT = paper_support("connected+")
 TEACHER = seed_teacher(0, SUPPORT, 5, 7)
@@ -54,3 +55,17 @@ def test_steps_and_seeds_share_no_input() -> None:
 def test_evaluation_episodes_are_the_same_every_time() -> None:
     for a, b in zip(*(leaves(sample_split(3, "ood", TEACHER, SUPPORT, 4, 10)) for _ in range(2)), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("split", ["ood", "control"])
+def test_in_pieces_one_program_serves_any_number_of_episodes(split: Split) -> None:
+    whole = leaves(sample_split(2, split, TEACHER, SUPPORT, 4, 300)[1])
+    sample_split(2, split, TEACHER, SUPPORT, 4, 7, in_pieces=True)
+    with compiled_programs() as compiled:
+        found = {
+            count: leaves(sample_split(2, split, TEACHER, SUPPORT, 4, count, in_pieces=True)[1]) for count in (1, 300)
+        }
+    assert not compiled
+    for count, arrays in found.items():
+        for a, b in zip(arrays, whole, strict=True):
+            np.testing.assert_allclose(a, b[:count], rtol=1e-5, atol=1e-6)

@@ -1,10 +1,18 @@
-import pytest
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
 
+import pytest
+from rich.console import Console
+
+from recombine.config.preset import preset_config
+from recombine.storage.reader import StoredRun
 from recombine.study.collect import Study
 from recombine.study.summary import FinalScores, ScoreTable, final_scores
+from recombine.study.verdict import judge
 from recombine.support.parse import parse_support
-from recombine.support.support import make_support
-from recombine.terminal.tables import print_scores, print_support
+from recombine.support.support import make_support, paper_support
+from recombine.terminal.tables import print_scores, print_support, print_verdicts
 from tests.study.studies import make_run, with_reference
 
 
@@ -44,3 +52,24 @@ def test_references_count_once_for_a_seed() -> None:
     shown = [with_reference(run, "ridge", "ood", r2) for run, r2 in zip(runs, ridge, strict=True)]
     (table,) = final_scores(Study(tuple(shown)))
     assert table.references["ridge"].r2["ood"] == pytest.approx(0.65)
+
+
+@pytest.mark.parametrize("width", [40, 60, 79, 80, 120])
+def test_no_number_is_broken_or_cut_off(width: int) -> None:
+    splits = {split: 0.12345 + i for i, split in enumerate(("in_dist", "ood", "control", "control_modules"))}
+    rows = {name: FinalScores(splits, 0.5, -0.25, seeds) for name, seeds in (("hypertransformer", 3), ("MyModel", 1))}
+    text = StringIO()
+    print_scores(ScoreTable("a title", rows), Console(file=text, width=width))
+    lines = [line.split() for line in text.getvalue().splitlines()]
+    numbers = ["0.123", "1.123", "2.123", "3.123", "-0.250", "0.500"]
+    assert [line[-7:] for line in lines if "0.500" in line] == [[*numbers, "3"], [*numbers, "1"]]
+
+
+def test_claims_without_any_run_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    mine = replace(paper_support("connected+"), name="mine")
+    config = preset_config("quick", "transformer")
+    run = StoredRun(Path("a"), replace(config, task=replace(config.task, support=mine)))
+    print_verdicts(judge(Study((run,))))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) < 8
+    assert "claims 1, 2, 3, 4, 5, 6" in lines[-1]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from recombine.checks import check_choice, check_size
-from recombine.cli.arguments import OptionalInt, OptionalPath
+from recombine.cli.arguments import OptionalInt, OptionalPath, plain_help
 from recombine.config.preset import Preset, preset_config
 from recombine.config.schema import MODEL_CONFIGS, Config, ModelKind
 from recombine.config.toml import override
@@ -24,6 +24,7 @@ MOST_STEPS = 1024  # in one dispatch of the training loop
 
 
 @dataclass(frozen=True)
+@plain_help
 class Bench:
     """Measure the speed (episodes per second) and memory of a training step, ours and that of other libraries."""
 

@@ -4,11 +4,13 @@ from dataclasses import dataclass
 
 from recombine import paper
 from recombine.checks import MOST_NUMBERS, check_seed, check_size
+from recombine.cli.arguments import plain_help
 from recombine.errors import InputError
 from recombine.terminal.output import print_json, print_line
 
 
 @dataclass(frozen=True)
+@plain_help
 class Construct:
     """Appendix A: build a hypernetwork as a linear transformer, and report its error."""
 

@@ -1,17 +1,17 @@
 """`recombine eval`: examines runs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from recombine.checks import check_size
-from recombine.cli.arguments import OptionalInt
+from recombine.cli.arguments import OptionalInt, plain_help
 from recombine.config.schema import MOST_INFERENCE_STEPS
 from recombine.errors import InputError
 from recombine.files import check_path
-from recombine.terminal.output import note, print_json
+from recombine.terminal.output import note, print_csv, print_json
 
 if TYPE_CHECKING:
     from recombine.run.examine import Examined
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+@plain_help
 class Eval:
     """Examine runs: R² by split, mask and number of active modules, probes, recovered modules, interventions."""
 
@@ -33,12 +34,16 @@ class Eval:
     """Steps of explicit inference on the latent, for models that execute one. Default: as in the scorecard, 3."""
     json: bool = False
     """Print JSON."""
+    csv: bool = False
+    """Print the scores as CSV, of the models and of the references: a row for each split."""
 
     def run(self) -> None:
         if not self.runs:
             raise InputError("runs", "", "name at least one run directory")
         if self.inference_steps is not None:
             check_size("inference_steps", self.inference_steps, most=MOST_INFERENCE_STEPS)
+        if self.json and self.csv:
+            raise InputError("csv", True, "cannot be combined with --json; leave one of them out")
         sources = [_one_run(path) for path in self.runs]
         from recombine.run.machine import prepare
 
@@ -72,6 +77,12 @@ class Eval:
         if self.json:
             cards = {str(path): one.as_json() for path, one in zip(self.runs, examined, strict=True)}
             print_json(cards if len(cards) > 1 else next(iter(cards.values())))
+            return
+        if self.csv:
+            from recombine.notebook.frame import final_rows
+
+            measured = [replace(one.run, rows=(one.row,), references=one.references) for one in examined]
+            print_csv(row for run in measured for row in final_rows(run))
             return
         for path, one in zip(self.runs, examined, strict=True):
             print_examined(str(path), one)

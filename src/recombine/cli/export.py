@@ -6,11 +6,13 @@ from typing import Annotated
 
 import tyro
 
+from recombine.cli.arguments import plain_help
 from recombine.errors import InputError
 from recombine.terminal.output import print_line
 
 
 @dataclass(frozen=True)
+@plain_help
 class Export:
     """Copy runs for sharing: their configuration and measurements and, with --weights, their parameters."""
 

@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from typing import Annotated
 
 import tyro
@@ -104,7 +105,7 @@ def parse(
         if not leaving.code:  # --help
             sys.stdout.flush()
             raise
-    raise UsageError(_one_line(complaint.getvalue()))
+    raise UsageError(f"{_one_line(complaint.getvalue())} (see {_nearest_help(arguments)})")
 
 
 @contextlib.contextmanager
@@ -141,7 +142,25 @@ def _one_line(box: str) -> str:
     said = [_part(lines) for lines in parts if lines and not lines[0].startswith(("For full help", "Argument help"))]
     for pattern, words in REWORDED.items():
         said = [re.sub(pattern, words, part) for part in said]
-    return f"{'; '.join(said)} (see recombine --help)"
+    return "; ".join(said)
+
+
+def _nearest_help(arguments: list[str]) -> str:
+    """The help of the command that was named, as far as it is one."""
+    first, second = [*arguments, "", ""][:2]
+    if first not in COMMANDS:
+        return "recombine --help"
+    return f"recombine {first} {second if second in COMMANDS[first] else ''}".rstrip() + " --help"
+
+
+def _unrecognized(match: re.Match[str]) -> str:
+    """The first option that is not known; the values that follow it are not options of their own."""
+    words = match[1].split(", ")
+    if words[0].startswith("-"):
+        return f"no such option: {words[0]}"
+    names = [name for command, inside in COMMANDS.items() for name in (command, *inside)]
+    near = get_close_matches(words[0], names, n=1)
+    return f"no such command or option: {words[0]}{f' (did you mean {near[0]}?)' if near else ''}"
 
 
 def _part(lines: list[str]) -> str:
@@ -154,11 +173,23 @@ def _part(lines: list[str]) -> str:
 
 def _choices(match: re.Match[str]) -> str:
     value, argument, choices = match.groups()
-    return f"{argument} = {value}: one of {choices.replace(chr(39), '')}"
+    names = choices.replace("'", "").split(", ")
+    if "None" in names:  # the option may be left out; tyro then has its choices in any order
+        names = sorted(name for name in names if name != "None")
+    return f"{argument} = {value}: one of {', '.join(names)}"
 
+
+COMMANDS = {
+    "reproduce": (), "train": (), "eval": (), "report": (), "task": ("show", "design", "sample"), "construct": (),
+    "sweep": ("run", "results"), "export": (), "serve": (), "bench": (),
+}  # fmt: skip
 
 # tyro's messages, and ours in their place: the argument, its value and what would be right
 REWORDED = {
+    r"Unrecognized options: (.*)": _unrecognized,
+    r"Available subcommands: (.*)": r"the commands are \1",
+    r"Missing value for argument '(\S+)'\. Expected .*": r"\1: a value is missing",
+    r"Expected one of \{(.*)\}\.": r"a command is missing: one of \1",
     r"Error parsing (\S+): invalid literal for int\(\) with base 10: (.*)": r"\1 = \2: an integer",
     r"Error parsing (\S+): could not convert string to float: (.*)": r"\1 = \2: a number",
     # an optional integer; other optional arguments are paths or text, which accept anything

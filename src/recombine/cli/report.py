@@ -6,11 +6,12 @@ from pathlib import Path
 
 import tyro
 
-from recombine.cli.arguments import OptionalPath
-from recombine.terminal.output import note, print_json, print_line
+from recombine.cli.arguments import OptionalPath, plain_help
+from recombine.terminal.output import note, print_csv, print_json, print_line
 
 
 @dataclass(frozen=True)
+@plain_help
 class Report:
     """Make figures (PNG, SVG), a verdict on each claim, and a self-contained HTML page from run directories."""
 
@@ -22,13 +23,16 @@ class Report:
     """Print the verdicts as JSON."""
     markdown: bool = False
     """Print scores and verdicts as Markdown."""
+    csv: bool = False
+    """Print the final scores of every run and reference as CSV: a row for each split."""
 
     def run(self) -> None:
         from recombine.errors import InputError
         from recombine.storage.source import require_runs
 
-        if self.json and self.markdown:
-            raise InputError("markdown", True, "cannot be combined with --json; leave one of them out")
+        if self.json + self.markdown + self.csv > 1:
+            name = "markdown" if self.markdown else "csv"
+            raise InputError(name, True, "only one of --json, --markdown and --csv; leave the others out")
         if not self.runs:
             raise InputError("runs", "", "name at least one run directory, or a directory of them")
         for path in self.runs:
@@ -48,6 +52,11 @@ class Report:
             note(text)
         if self.json:
             print_json({"page": str(page), "verdicts": verdicts, "notes": notes})
+            return
+        if self.csv:
+            from recombine.notebook.frame import final_rows
+
+            print_csv(row for run in study.runs for row in final_rows(run))
             return
         if self.markdown:
             from recombine.terminal.markdown import study_markdown

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from recombine.checks import check_seed, check_size
-from recombine.cli.arguments import Executor, OptionalInt, OptionalPath
+from recombine.checks import check_choice, check_seed, check_size
+from recombine.cli.arguments import Executor, OptionalInt, OptionalPath, plain_help
 from recombine.cli.jobs import execute_jobs, headline
 from recombine.config.preset import Preset
 from recombine.errors import Failed, InputError
@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from recombine.jobs.paper_runs import CatalogRun
     from recombine.run.signals import StopSignal
 
+PANELS = ("A", "B", "C", "D", "appendix", "interventions", "bottleneck")
 SEEDS: dict[Preset, int] = {"smoke": 1, "quick": 1, "paper": 3}
 
 
 @dataclass(frozen=True)
+@plain_help
 class Reproduce:
     """Reproduce every panel of the paper's figures and judge its claims. The same command resumes if interrupted."""
 
@@ -30,8 +32,10 @@ class Reproduce:
     """paper: the paper's settings, a day. quick: smaller tasks and models, minutes. smoke: a test that it runs."""
     config: OptionalPath = None
     """A TOML file with changes to the preset."""
-    model: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
-    """package.module:Class: a custom model to train in addition to the paper's two."""
+    model: Annotated[tuple[str, ...], tyro.conf.arg(metavar="MODEL ...")] = ()
+    """package.module:Class: custom models to train in addition to the paper's two."""
+    panels: Annotated[tuple[str, ...], tyro.conf.arg(metavar="PANEL ...")] = ()
+    """Only the runs of these panels: A, B, C, D, appendix, interventions, bottleneck. Default: all."""
     seed: int = 0
     """The first seed. A seed determines the teacher, the initial parameters and the data."""
     seeds: OptionalInt = None
@@ -54,13 +58,15 @@ class Reproduce:
         prepare(1 if self.dry_run else None, compile_quickly=self.preset == "smoke")
         entries = self._entries()
         out = self.out or Path("runs") / f"reproduce-{self.preset}"
-        self.where.check(out)
+        self.where.check(out, self.dry_run)
         for entry in entries:
             check_run_path(out / entry.name)
         if self.model:
             from recombine.model.custom import check_custom
 
-            check_custom(next(entry.config for entry in entries if entry.config.model.kind == self.model))
+            for kind in self.model:
+                for config in [entry.config for entry in entries if entry.config.model.kind == kind][:1]:
+                    check_custom(config)
         if self.dry_run:
             self._estimate(entries, out, self.where.at_a_time or available_cores())
             return
@@ -85,15 +91,21 @@ class Reproduce:
         check_seed("seed", self.seed)
         count = SEEDS[self.preset] if self.seeds is None else self.seeds
         check_size("seeds", count, most=1000)
-        custom = None
         changes = read_tables(self.config) if self.config else {}
         if "seed" in changes:
             raise InputError("seed", changes["seed"], "seeds are named on the command line: --seed and --seeds")
+        for name in self.panels:
+            check_choice("panels", name, *PANELS)
+        custom = []
         if self.model:
             from recombine.model.custom import import_model
 
-            custom = import_model(self.model)
+            custom = [import_model(kind) for kind in dict.fromkeys(self.model)]
         entries = paper_runs(self.preset, changes, range(self.seed, self.seed + count), custom)
+        if self.panels:
+            entries = [entry for entry in entries if not set(self.panels).isdisjoint(entry.panels.split())]
+            if not entries:
+                raise InputError("panels", " ".join(self.panels), "no run belongs to them on this support")
         if not entries[0].config.task.support.held_out:
             note(f"support {entries[0].config.task.support.name} holds no mask out: there will be no ood score")
         return entries

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from recombine.checks import check_number, check_size
+from recombine.cli.arguments import plain_help
 from recombine.errors import InputError
 from recombine.files import check_path
 from recombine.terminal.output import note, print_line
@@ -27,6 +28,7 @@ NICENESS = 5  # training goes first; the server also has a budget, see `recombin
 
 
 @dataclass(frozen=True)
+@plain_help
 class Serve:
     """Serve a web page of the runs in a directory: watch them train, compare them, and play with trained models."""
 

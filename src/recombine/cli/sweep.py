@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from recombine.checks import check_seed, check_size
-from recombine.cli.arguments import Executor, OptionalInt, OptionalPath
+from recombine.cli.arguments import Executor, OptionalInt, OptionalPath, plain_help
 from recombine.cli.jobs import execute_jobs, headline
 from recombine.cli.report import default_report
 from recombine.config.preset import Preset
@@ -16,7 +16,7 @@ from recombine.config.schema import SHIPPED
 from recombine.errors import Failed, InputError
 from recombine.files import check_path
 from recombine.jobs.grid import NAMED, read_grid, sweep_runs
-from recombine.terminal.output import note, print_json, print_line
+from recombine.terminal.output import note, print_csv, print_json, print_line
 
 if TYPE_CHECKING:
     from recombine.config.schema import Config
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+@plain_help
 class Run:
     """Train every configuration of a grid with every seed. The same command resumes. (`run` can be left out.)"""
 
@@ -66,7 +67,7 @@ class Run:
                 check_custom(config)
         assert self.grid is not None
         out = self.out or Path("runs") / f"sweep-{Path(self.grid).stem}-{self.preset}"
-        self.where.check(out)
+        self.where.check(out, self.dry_run)
         for run in runs:
             check_run_path(out / run.name)
         wanted = {run.name: run.config for run in runs}
@@ -141,6 +142,7 @@ class Run:
 
 
 @dataclass(frozen=True)
+@plain_help
 class Results:
     """Show the best configurations of a sweep and the importance of each field, and write a page with both."""
 
@@ -152,6 +154,8 @@ class Results:
     """Print the result of this query on the table `runs` instead, such as "SELECT avg(ood) FROM runs"."""
     json: bool = False
     """Print JSON."""
+    csv: bool = False
+    """Print CSV: the table `runs`, or the result of the query."""
 
     def run(self) -> None:
         from recombine.storage.sweep_list import LIST, has_list
@@ -160,8 +164,10 @@ class Results:
         check_path("directory", self.directory)
         if not has_list(self.directory):
             raise InputError("directory", str(self.directory), f"not the directory of a sweep: it has no {LIST}")
-        if self.sql is not None:
-            self._query(self.sql)
+        if self.json and self.csv:
+            raise InputError("csv", True, "cannot be combined with --json; leave one of them out")
+        if self.sql is not None or self.csv:
+            self._query(self.sql or "SELECT * FROM runs")
             return
         from recombine.study.sweep_results import sweep_results
         from recombine.terminal.sweep_tables import print_results, summary_of
@@ -190,6 +196,9 @@ class Results:
             rows = cursor.fetchall()
         except duckdb.Error as error:
             raise InputError("sql", sql, " ".join(str(error).split())) from error
+        if self.csv:
+            print_csv(dict(zip(names, map(_as_json, row), strict=True)) for row in rows)
+            return
         if self.json:
             print_json([dict(zip(names, map(_as_json, row), strict=True)) for row in rows])
             return
@@ -206,6 +215,7 @@ def _as_json(value: object) -> object:
 
 
 @dataclass(frozen=True)
+@plain_help
 class Sweep:
     """Train a grid of configurations, and show the results."""
 

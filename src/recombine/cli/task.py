@@ -8,7 +8,7 @@ import tyro
 
 from recombine import paper
 from recombine.checks import LARGEST_COUNT, check_seed, check_size
-from recombine.cli.arguments import OptionalPath
+from recombine.cli.arguments import OptionalPath, plain_help
 from recombine.files import check_output
 from recombine.support.parse import MOST_MODULES, parse_support
 from recombine.support.split import Split
@@ -16,6 +16,7 @@ from recombine.terminal.output import note, print_json, print_line
 
 
 @dataclass(frozen=True)
+@plain_help
 class Show:
     """Show a support: its masks, the held-out ones, and whether it is connected."""
 
@@ -46,6 +47,7 @@ class Show:
 
 
 @dataclass(frozen=True)
+@plain_help
 class Design:
     """Draw a random support of a given size and connectivity."""
 
@@ -76,6 +78,7 @@ class Design:
 
 
 @dataclass(frozen=True)
+@plain_help
 class Sample:
     """Sample episodes to an .npz file of plain arrays."""
 
@@ -119,6 +122,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
+@plain_help
 class Task:
     """Supports and episodes: show, design, sample."""
 

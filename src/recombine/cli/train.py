@@ -1,41 +1,45 @@
 """`recombine train`: trains one run."""
 
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from recombine.cli.arguments import OptionalInt, OptionalPath
+from recombine.cli.arguments import OptionalInt, OptionalPath, plain_help
 from recombine.config.preset import Preset, preset_config
-from recombine.config.schema import Config, CustomModelConfig
-from recombine.config.toml import Tables, config_tables, override, parse_changes
+from recombine.config.schema import SHIPPED, Config, CustomModelConfig, field_names
+from recombine.config.toml import Tables, config_tables, override, parse_changes, write_toml
 from recombine.errors import InputError
-from recombine.support.split import TEACHER_SPLITS
 from recombine.terminal.output import note, print_json, print_line
 
+DEFAULT: Preset = "quick"
+
 if TYPE_CHECKING:
-    from recombine.run.signals import StopSignal
-    from recombine.run.training import Progress, RunOptions
+    from recombine.run.training import Progress
+
+
+FIELDS = "; ".join(f"{group}.{{{', '.join(names)}}}" for group, names in field_names().items())
+SET_HELP = f"Single changes, such as model.num_layers=3 task.support=connected. The fields: {FIELDS}."
 
 
 @dataclass(frozen=True)
+@plain_help
 class Train:
     """Train one model, measure it during training, and store it in a run directory. The same command resumes."""
 
     model: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
     """transformer, hypertransformer, or package.module:Class. Default: that of the configuration, or transformer."""
-    preset: Preset = "quick"
-    """paper: the paper's settings, hours. quick: smaller tasks and models, minutes. smoke: a test that it runs."""
+    preset: Annotated[Preset | None, tyro.conf.arg(metavar="{smoke,quick,paper}")] = None
+    """paper: the paper's settings, hours. quick: smaller tasks and models, minutes. smoke: a test that it runs.
+    Default: quick, or the configuration of the run in --out."""
     config: OptionalPath = None
     """A TOML file with changes to the preset."""
-    set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FIELD=VALUE ...")] = ()
-    """Single changes, such as model.num_layers=3 task.support=connected."""
+    set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FIELD=VALUE ...", help=SET_HELP)] = ()
     seed: OptionalInt = None
     """Determines the teacher, the initial parameters and the data. Default: that of the configuration, or 0."""
     out: OptionalPath = None
-    """The run directory. Default: runs/PRESET-MODEL-seedSEED."""
+    """The run directory. Default: runs/PRESET-MODEL-seedSEED. A run that is there resumes with its configuration."""
     stop_at: OptionalInt = None
     """Stop after this step, to resume later."""
     save_every: float = 60.0
@@ -46,12 +50,19 @@ class Train:
     """Share each batch among this many JAX devices. Without an accelerator, CPU cores serve as devices."""
     resume_anyway: bool = False
     """Resume even if the run was made with other settings, versions, threads or devices."""
+    track: Annotated[Literal["tensorboard", "wandb", "trackio"] | None, tyro.conf.arg(metavar="TRACKER")] = None
+    """Send the metrics to tensorboard (files in the run directory), wandb or trackio, those of a finished run too."""
+    print_config: bool = False
+    """Print the complete configuration as TOML, which --config reads back, and do nothing else."""
     json: bool = False
     """Print JSON."""
 
     def run(self) -> None:
         config = self._config()
-        out = self.out or Path("runs") / f"{self.preset}-{config.model.label}-seed{config.seed}"
+        if self.print_config:
+            print_line(write_toml(config).rstrip())
+            return
+        out = self.out or Path("runs") / f"{self.preset or DEFAULT}-{config.model.label}-seed{config.seed}"
         from recombine.run.machine import prepare
         from recombine.storage.writer import check_run_path
 
@@ -59,6 +70,7 @@ class Train:
         prepare(self.threads, self.devices)
         from recombine.run.signals import run_interruptibly
         from recombine.run.training import RunOptions
+        from recombine.terminal.training import show_progress
 
         if isinstance(config.model, CustomModelConfig):
             from recombine.model.custom import check_custom, import_model
@@ -66,7 +78,7 @@ class Train:
             import_model(config.model.kind)
             check_custom(config)
         options = RunOptions(self.devices, self.save_every, self.stop_at, self.resume_anyway)
-        last = run_interruptibly(lambda stop: train_with_progress(config, out, options, stop), note)
+        last = run_interruptibly(lambda stop: show_progress(config, out, options, stop, self.track), note)
         self._print(config, out, last)
 
     def _config(self) -> Config:
@@ -79,12 +91,26 @@ class Train:
             raise InputError("model", self.model, f"the configuration names {kind}; leave one of them out")
         if isinstance(kind, str) and ":" in kind and self.model is None:
             raise InputError("model.kind", kind, f"a class is imported only where the command names it: --model {kind}")
-        config = preset_config(self.preset, kind)
+        own = self._own_config(kinds)
+        config = preset_config(self.preset or DEFAULT, kind) if own is None else own
         for table in tables:
             config = override(config, table)
         if self.seed is not None and "seed" in tables[1]:
             raise InputError("seed", self.seed, f"--set says {tables[1]['seed']}; leave one of them out")
         return config if self.seed is None else replace(config, seed=self.seed)
+
+    def _own_config(self, kinds: list[str]) -> Config | None:
+        """The configuration of the run in --out, if there is one and the command does not name another."""
+        from recombine.storage.reader import run_config
+        from recombine.storage.source import CONFIG
+
+        if self.out is None or not (self.out / CONFIG).is_file() or self.preset or self.config or kinds:
+            return None
+        own = run_config(self.out)
+        if self.model is None and isinstance(own.model, CustomModelConfig) and own.model.kind not in SHIPPED:
+            what = f"a class is imported only where the command names it: --model {own.model.kind}"
+            raise InputError("model.kind", own.model.kind, what)
+        return own if self.model in (None, own.model.kind) else None
 
     def _print(self, config: Config, out: Path, last: "Progress") -> None:
         if self.json:
@@ -104,29 +130,6 @@ class Train:
         print_scores(ScoreTable(title, {config.model.label: row_scores(last.row)}))
         if last.step < num_steps:
             print_line("stopped; the same command without --stop-at resumes")
-
-
-def train_with_progress(config: Config, out: Path, options: "RunOptions", stop: "StopSignal") -> "Progress":
-    """Execute the run, and show its progress on stderr. Returns the last report."""
-    from recombine.run.training import execute_run
-    from recombine.terminal.progress import ProgressDisplay
-
-    with closing(execute_run(config, out, options, stop, note)) as reports:
-        last = next(reports)  # raises an error if the run cannot resume
-        if last.step >= config.optimizer.num_steps or last.step >= (options.stop_at or last.step + 1):
-            note(f"{out} is already at step {last.step}")
-            return list(reports)[-1]  # only measuring may be left to do
-        with ProgressDisplay(config.model.label, config.optimizer.num_steps, first=last.step) as display:
-            for last in reports:
-                display.update(last.step, _detail(last))
-    return last
-
-
-def _detail(progress: "Progress") -> str:
-    parts = [] if progress.loss is None else [f"loss {progress.loss:.4f}"]
-    scores = {} if progress.row is None else progress.row.splits()
-    parts += [f"R² {split} {scores[split].r2:.3f}" for split in TEACHER_SPLITS if split in scores]
-    return " · ".join(parts)
 
 
 def _model_table(changes: Tables) -> Tables:

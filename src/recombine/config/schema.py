@@ -4,13 +4,14 @@ Every choice that the paper leaves open and that changes a run is a field here; 
 """
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from math import isfinite
 from typing import Any, ClassVar, Literal
 
 from recombine import paper
 from recombine.checks import LARGEST_COUNT, check_bool, check_choice, check_number, check_seed, check_size
 from recombine.errors import InputError
+from recombine.html_table import html_table
 from recombine.support.parse import parse_support
 from recombine.support.support import Support, paper_support
 
@@ -225,6 +226,35 @@ class Config:
         check_seed("seed", self.seed)
         if self.teacher_seed is not None:
             check_seed("teacher_seed", self.teacher_seed)
+
+    def __repr__(self) -> str:
+        task, steps = self.task, self.optimizer.num_steps
+        sizes = f"N = {task.episode_length}, d = {task.input_dim}, h = {task.hidden_dim}"
+        return f"Config({self.model.label} on {task.support.name}, {sizes}, {steps:,} steps, seed {self.seed})"
+
+    def _repr_html_(self) -> str:
+        """A table with a row for each group of fields."""
+        groups = {"task": self.task, "model": self.model, "optimizer": self.optimizer}
+        groups |= {"measure": self.measure, "compute": self.compute}
+        rows = [
+            (name, ", ".join(f"{field.name} = {_shown(getattr(group, field.name))}" for field in fields(group)))
+            for name, group in groups.items()
+        ]
+        return html_table(repr(self), (), rows)
+
+
+def _shown(value: object) -> object:
+    return value.name if isinstance(value, Support) else value
+
+
+def field_names() -> dict[str, list[str]]:
+    """The fields of a configuration by group, {'task': ['support', …]}; those of all models together."""
+    groups = {"task": [TaskConfig], "model": list(MODEL_CONFIGS.values()), "optimizer": [OptimizerConfig]}
+    groups |= {"measure": [MeasureConfig], "compute": [ComputeConfig]}
+    return {
+        name: list(dict.fromkeys(field.name for kind in kinds for field in fields(kind)))
+        for name, kinds in groups.items()
+    }
 
 
 def custom_model(config: Config) -> str | None:

@@ -35,7 +35,20 @@ def override(config: Config, data: Mapping[str, Any]) -> Config:
         if kind != config.model.kind:
             optimizer = dataclasses.replace(config.optimizer, weight_decay=None)  # its value in Table 3
             config = dataclasses.replace(config, model=default_model(kind), optimizer=optimizer)
-    return _override(config, data, "")
+    return _override(config, _with_latent_dim(config, data), "")
+
+
+def _with_latent_dim(config: Config, data: Tables) -> Tables:
+    """The latent has a number for each module. Where the changes bring another number of modules, and do not set
+    model.latent_dim, it follows them; a model whose latent has another size already keeps it."""
+    task, model = data.get("task"), data.get("model", {})
+    if not (isinstance(task, Mapping) and "support" in task and isinstance(model, Mapping)):
+        return data
+    support, before = parse_support(task["support"]), config.task.num_modules
+    same = support.num_modules == before or getattr(config.model, "latent_dim", None) != before
+    if same or "latent_dim" in model:
+        return data
+    return {**data, "model": {**model, "latent_dim": support.num_modules}}
 
 
 def default_model(kind: Any) -> ModelConfig:

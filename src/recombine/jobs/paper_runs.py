@@ -34,18 +34,18 @@ class CatalogRun:
 
 
 def paper_runs(
-    preset: Preset, changes: Mapping[str, Any], seeds: Sequence[int], custom: CustomModelConfig | None = None
+    preset: Preset, changes: Mapping[str, Any], seeds: Sequence[int], custom: Sequence[CustomModelConfig] = ()
 ) -> list[CatalogRun]:
     """The runs of a reproduction, the most important first.
 
     First both models on the main support (panels A, B, C and the appendix), for every seed. Then both models on the
     connected and the disconnected support (panel D). Then two ablations: the transformer that is given the latent, and
-    the bottleneck without a hypernetwork. A custom model is trained wherever the paper's two models are.
+    the bottleneck without a hypernetwork. Custom models are trained wherever the paper's two are.
     """
-    if CUSTOM in changes and custom is None:
+    if CUSTOM in changes and not custom:
         raise InputError(CUSTOM, changes[CUSTOM], "has changes to a custom model, but no --model names one")
     configs = {kind: _config(preset, kind, changes) for kind in MODEL_CONFIGS}
-    models = [*configs.values(), *([_custom_config(preset, custom, changes)] if custom else [])]
+    models = [*configs.values(), *(_custom_config(preset, one, changes) for one in custom)]
     support = configs["transformer"].task.support
     entries = [CatalogRun(model, "A B C appendix") for model in models]
     if support.name == paper.DEFAULT_SUPPORT:  # on any other support there is no panel D
@@ -54,11 +54,12 @@ def paper_runs(
     hyper = configs["hypertransformer"]
     if support.num_modules <= hyper.task.input_dim:
         entries.append(CatalogRun(override(configs["transformer"], {"model": {"given_latent": True}}), "interventions"))
-    if custom is None or custom.kind != BOTTLENECK:
+    if BOTTLENECK not in [one.kind for one in custom]:
         options = tuple(asdict(hyper.model).items())
         entries.append(CatalogRun(replace(hyper, model=CustomModelConfig(BOTTLENECK, options)), "bottleneck"))
-    if custom and len({entry.name for entry in entries}) < len(entries):
-        raise InputError("model", custom.kind, f"Recombine has its own model {custom.label}; rename the class")
+    names = [entry.name for entry in entries]
+    if twice := [entry.config.model for entry in entries if names.count(entry.name) > 1]:
+        raise InputError("model", twice[0].kind, f"another model is called {twice[0].label}, too; rename the class")
     ranks = list(dict.fromkeys(entry.panels for entry in entries))
     return [
         replace(entry, config=replace(entry.config, seed=seed))

@@ -49,7 +49,7 @@ class EvaluatedModel:
 
     @cached_property
     def probe(self) -> Probe | None:
-        """The linear probe of the latent. None if the model returns no residual stream."""
+        """The linear probe of the latent. None if the model returns neither residual stream nor latent."""
         return fit_probe(self.fit_output, self.fit_episodes.latent)
 
     @property

@@ -35,21 +35,26 @@ class Decoded(NamedTuple):
 
 
 def fit_probe(output: BatchOutput, latent: Float[Array, "E M"]) -> Probe | None:
-    """None for a model that returns no residual stream."""
-    if output.residual is None:
+    """None for a model that returns neither a residual stream nor a latent."""
+    if output.residual is None and output.latent is None:
         return None
-    residual = np.asarray(output.residual, np.float64)
-    fits = tuple(_fit(residual[:, point], latent) for point in range(residual.shape[1]))
+    fits = tuple(_fit(stream, latent) for stream in _streams(output))
     return Probe(fits, None if output.latent is None else _fit(np.asarray(output.latent), latent))
 
 
 def score_probe(probe: Probe, output: BatchOutput, latent: Float[Array, "E M"]) -> Decoded:
-    assert output.residual is not None
-    residual = np.asarray(output.residual, np.float64)
-    scores = tuple(decoding_r2(fit, residual[:, point], latent) for point, fit in enumerate(probe.residual))
+    scores = tuple(decoding_r2(fit, x, latent) for fit, x in zip(probe.residual, _streams(output), strict=True))
     if probe.latent is None or output.latent is None:
         return Decoded(scores, None)
     return Decoded(scores, decoding_r2(probe.latent, output.latent, latent))
+
+
+def _streams(output: BatchOutput) -> list[np.ndarray]:
+    """The residual stream at each point; nothing for a model that returns none."""
+    if output.residual is None:
+        return []
+    residual = np.asarray(output.residual, np.float64)
+    return [residual[:, point] for point in range(residual.shape[1])]
 
 
 def decoding_r2(fit: Ridge, features: ArrayLike, latent: ArrayLike) -> float | None:

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from recombine.code_digest import model_digest
 from recombine.config.schema import SHIPPED, Config, CustomModelConfig
 from recombine.errors import InputError
 from recombine.model.fast import fast_forward
@@ -40,6 +41,18 @@ def import_model(kind: str) -> CustomModelConfig:
     except (Exception, SystemExit) as error:  # any error in the user's module is reported to the user
         hint = "; without .py" if module_name.endswith(".py") else ""
         raise InputError("model", kind, f"cannot be imported ({_short(error)}){hint}") from error
+    return _register(config, found)
+
+
+def register_model(found: Any) -> CustomModelConfig:
+    """Make a class known that the caller has already, as one that is defined in a notebook."""
+    if not isinstance(found, type):
+        raise InputError("model", found, "a class, a name such as transformer, or package.module:Class")
+    return _register(CustomModelConfig(f"{found.__module__}:{found.__name__}"), found)
+
+
+def _register(config: CustomModelConfig, found: Any) -> CustomModelConfig:
+    kind = config.kind
     if not callable(found):
         raise InputError("model", kind, "is not a class")
     try:
@@ -48,6 +61,9 @@ def import_model(kind: str) -> CustomModelConfig:
         raise InputError("model", kind, f"cannot be built by Class(config, key=key): {error}") from error
     except ValueError:  # some classes written in C have no signature
         pass
+    if _imported.get(kind, found) is not found:  # defined anew, in a notebook: programs of the old class are forgotten
+        jax.clear_caches()
+        model_digest.cache_clear()
     _imported[kind] = found
     return config
 

@@ -5,7 +5,6 @@ from typing import TypeVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from recombine.errors import InputError
@@ -34,7 +33,7 @@ def replace_arrays(like: M, arrays: Mapping[str, np.ndarray], source: str) -> M:
         if (found.shape, found.dtype) != (value.shape, value.dtype):
             wanted = f"{name} is {found.dtype}{list(found.shape)}; the model has {value.dtype}{list(value.shape)}"
             raise InputError("weights", source, wanted)
-    return eqx.combine(jax.tree.map_with_path(lambda path, _: jnp.asarray(arrays[_name(path)]), own), rest)
+    return eqx.combine(jax.tree.map_with_path(lambda path, _: jax.device_put(arrays[_name(path)]), own), rest)
 
 
 def _has_shape(leaf: object) -> bool:

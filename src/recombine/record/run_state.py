@@ -19,6 +19,8 @@ class Status(Record, frozen=True, omit_defaults=True):
     num_steps: Count
     process: int = 0
     error: str | None = None
+    model: str = ""
+    """The model's label, as in tables and figures; empty in files that were written before it was stored."""
 
 
 class Identity(Record, frozen=True, kw_only=True, omit_defaults=True):

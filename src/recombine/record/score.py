@@ -78,7 +78,7 @@ class MetricsRow(Record, frozen=True, kw_only=True, omit_defaults=True):
     control: SplitScore
     control_modules: SplitScore
     probe: ProbeScores | None
-    """None for a model that shows no residual stream."""
+    """None for a model that shows neither a residual stream nor a latent."""
     novel: NovelScores | None = None
     """None where no mask is held out, and in rows that were measured before it was."""
 

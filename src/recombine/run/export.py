@@ -8,10 +8,12 @@ from safetensors.numpy import save
 
 from recombine.errors import InputError
 from recombine.files import NotAFile, check_name, make_directories, read_file, replace_file
+from recombine.model.build import count_parameters
 from recombine.model.weights import named_arrays
 from recombine.record.codec import BadRecord, decode, encode
 from recombine.record.run_state import Environment, Start
 from recombine.run.load import load_model
+from recombine.run.model_card import CARD, model_card
 from recombine.storage.archive import SUFFIX, open_archive, split_path, write_archive
 from recombine.storage.integrity import MANIFEST, export_manifest, recorded
 from recombine.storage.reader import (
@@ -103,7 +105,9 @@ def _members(run: RunSource, weights: bool) -> dict[str, bytes]:
     if (env := _public_environment(run)) is not None:
         kept[ENV] = f"{encode(env, indent=1)}\n".encode()
     if weights:
-        kept[WEIGHTS] = save(named_arrays(load_model(run.path).model))
+        model = load_model(run.path).model
+        kept[WEIGHTS] = save(named_arrays(model))
+        kept[CARD] = model_card(read_run(run, scorecard=False), count_parameters(model)).encode()
     kept[MANIFEST] = export_manifest(kept)
     members = {f"{run.name}/{name}": data for name, data in kept.items()}
     references = reference_file(read_config(run))

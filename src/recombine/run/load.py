@@ -12,6 +12,7 @@ from recombine.config.schema import MODEL_CONFIGS, SHIPPED, Config, CustomModelC
 from recombine.config.toml import config_tables, parse_toml, stored_config
 from recombine.errors import InputError
 from recombine.files import NotAFile
+from recombine.model.build import count_parameters
 from recombine.model.interface import Model
 from recombine.model.weights import replace_arrays
 from recombine.no_links import is_directory
@@ -31,6 +32,11 @@ class TrainedModel(NamedTuple):
     config: Config
     model: Model
     step: int
+
+    def __repr__(self) -> str:
+        return (
+            f"TrainedModel({self.config.model.label}, {count_parameters(self.model):,} parameters, step {self.step:,})"
+        )
 
 
 def load_model(path: Path, below: Path | None = None, say: Callable[[str], None] = lambda text: None) -> TrainedModel:

@@ -5,6 +5,7 @@ import os
 import platform
 import sys
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 from recombine import __version__
@@ -23,6 +24,22 @@ THREADS = "RECOMBINE_THREADS"  # set in the environment by `prepare`, read by `i
 def available_cores() -> int:
     """The number of cores that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def visible_gpus() -> list[str]:
+    """The NVIDIA GPUs that JAX would use here, by their numbers for CUDA_VISIBLE_DEVICES. JAX is not started for that.
+
+    Empty without JAX's CUDA plugin, or if JAX_PLATFORMS names only others.
+    """
+    platforms = os.environ.get("JAX_PLATFORMS", "")
+    if platforms and not {"cuda", "gpu"} & set(platforms.split(",")):
+        return []
+    if not any(find_spec(f"jax_cuda{version}_plugin") for version in (12, 13)):
+        return []
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if given is not None:
+        return [name.strip() for name in given.split(",") if name.strip() not in ("", "-1")]
+    return [str(number) for number in range(len(list(Path("/dev").glob("nvidia[0-9]*"))))]
 
 
 def check_memory() -> None:
@@ -54,6 +71,7 @@ def prepare(threads: int | None = None, devices: int = 1, compile_quickly: bool 
         _add_flag("--xla_backend_optimization_level=0")
     if _jax_has_started():
         if threads is None and devices == 1:
+            _keep_compiled()
             return
         raise InputError("threads", threads, f"(and devices = {devices}) must be set before JAX starts; it has started")
     count = 1 if devices > 1 else threads or available_cores()
@@ -137,6 +155,21 @@ def _keep_compiled() -> None:
         os.environ["JAX_COMPILATION_CACHE_DIR"] = str(home / f"compiled-{kind}")
         os.environ[COMPILED] = os.environ["JAX_COMPILATION_CACHE_DIR"]
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+    if "jax" in sys.modules:
+        _tell_jax()
+
+
+def _tell_jax() -> None:
+    """Turn the cache on where JAX was imported before us, as in a notebook: it has read its environment by then."""
+    import jax
+    from jax.experimental.compilation_cache import compilation_cache
+
+    if jax.config.jax_compilation_cache_dir is not None:  # pyright: ignore[reportAttributeAccessIssue]
+        return
+    jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"] or None)
+    least = float(os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"])
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", least)
+    compilation_cache.reset_cache()  # JAX decides at its first program whether there is a cache
 
 
 def _add_flag(flag: str) -> None:

@@ -289,7 +289,7 @@ class RunTraining:
         self.seconds, self.timed_steps = dict.fromkeys(PHASES, 0.0), 0
 
     def _write_status(self, state: RunState, error: str | None = None) -> None:
-        self.directory.write_status(state, self.step, self.num_steps, error)
+        self.directory.write_status(state, self.step, self.num_steps, error, self.config.model.label)
 
     def _progress(self) -> Progress:
         return Progress(self.step, None, self.row)

@@ -1,5 +1,6 @@
 """The one place that reads run directories, also of runs that are still training."""
 
+import os
 import socket
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -94,6 +95,15 @@ class StoredRun:
     def last(self) -> MetricsRow | None:
         """The newest row of metrics."""
         return self.rows[-1] if self.rows else None
+
+    @property
+    def summary(self) -> str:
+        """The run in a few words: 'transformer on connected+, seed 0, step 40 of 40 (done)'."""
+        step = 0 if self.last is None else self.last.step
+        return f"{self.model} on {self.support}, seed {self.seed}, step {step:,} of {self.num_steps:,} ({self.state})"
+
+    def __repr__(self) -> str:
+        return f"StoredRun({self.path}: {self.summary})"
 
 
 def read_run(source: RunSource, scorecard: bool = True) -> StoredRun:
@@ -240,6 +250,15 @@ def is_alive(source: RunSource) -> bool:
     except OSError:
         return False
     here = len(words) == 4 and words[1].isdecimal() and words[3] == socket.gethostname()
-    if not here or not Path("/proc/self").exists():
+    return not here or process_exists(int(words[1]))
+
+
+def process_exists(process: int) -> bool:
+    """Whether a process of this machine exists. A signal 0 is never delivered; it only asks."""
+    try:
+        os.kill(process, 0)
+    except PermissionError:  # it is another user's
         return True
-    return Path(f"/proc/{words[1]}").exists()
+    except (ProcessLookupError, OverflowError):
+        return False
+    return True

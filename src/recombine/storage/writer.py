@@ -123,8 +123,10 @@ class RunDirectory:
     def write_env(self, env: Environment) -> None:
         replace_file(self.path / ENV, f"{encode(env, indent=2)}\n".encode())
 
-    def write_status(self, state: RunState, step: int, num_steps: int, error: str | None = None) -> None:
-        status = Status(state, step, num_steps, os.getpid(), error)
+    def write_status(
+        self, state: RunState, step: int, num_steps: int, error: str | None = None, model: str = ""
+    ) -> None:
+        status = Status(state, step, num_steps, os.getpid(), error, model)
         replace_file(self.path / STATUS, f"{encode(status, indent=2)}\n".encode())
 
     def _read(self, name: str) -> str | None:

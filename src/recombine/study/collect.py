@@ -7,6 +7,7 @@ from pathlib import Path
 from recombine.config.schema import Config
 from recombine.config.toml import config_tables
 from recombine.errors import InputError
+from recombine.html_table import html_table
 from recombine.storage.reader import StoredRun, read_run, run_config
 from recombine.storage.source import find_runs, require_runs
 
@@ -29,6 +30,14 @@ class Study:
     @property
     def seeds(self) -> list[int]:
         return sorted({run.seed for run in self.runs})
+
+    def __repr__(self) -> str:
+        models, supports = ({getattr(run, name): None for run in self.runs} for name in ("model", "support"))
+        return f"Study({len(self.runs)} runs: {', '.join(models)}; on {', '.join(supports)}; seeds {self.seeds})"
+
+    def _repr_html_(self) -> str:
+        rows = [(run.path.name, run.model, run.support, run.seed, run.state) for run in self.runs]
+        return html_table(repr(self), ("run", "model", "support", "seed", "state"), rows)
 
 
 def collect(paths: Sequence[Path]) -> Study:

@@ -29,6 +29,8 @@ class FinalScores:
     r2: Mapping[str, float | None]
     probe: float | None = None
     novel: float | None = None
+    seeds: int | None = None
+    """The number of seeds that the means are over."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ def final_scores(study: Study) -> Iterator[ScoreTable]:
             if any(run.model == model for run in runs):
                 probes = [probe_of(run.last) for run in runs if run.model == model]
                 means = _means(model_scores(runs, model, EVAL_SPLITS))
-                rows[model] = FinalScores(means, _mean(probes), _mean(novel_scores(runs, model)))
+                rows[model] = FinalScores(means, _mean(probes), _mean(novel_scores(runs, model)), len(probes))
         references = {}
         if any(run.references for run in runs):
             for name in REFERENCE_NAMES:
@@ -79,8 +81,13 @@ def references_of_run(references: References) -> dict[str, FinalScores]:
 
 
 def probe_of(row: MetricsRow | None) -> float | None:
-    """R² of the probe of the last residual stream, on held-out masks."""
-    return row.probe.ood[-1] if row is not None and row.probe is not None and row.probe.ood else None
+    """R² of the probe of the last residual stream (of the latent, if the model shows no stream) on held-out masks."""
+    probe = None if row is None else row.probe
+    if probe is None:
+        return None
+    if probe.ood:
+        return probe.ood[-1]
+    return None if probe.latent is None else probe.latent.ood
 
 
 def steps_of(runs: Sequence[StoredRun], model: str) -> str:

@@ -52,6 +52,10 @@ class Support:
     def connected(self) -> bool:
         return len(self.components) == 1
 
+    def __repr__(self) -> str:
+        counts = f"{len(self.masks)} masks of {self.num_modules} modules, {len(self.held_out)} held out"
+        return f"Support({self.name}: {counts})"
+
     def masks_of(self, split: str) -> tuple[Mask, ...]:
         """The masks a split draws its tasks from: the held-out ones for `ood`, the trained ones otherwise."""
         if split != "ood":

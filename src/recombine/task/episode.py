@@ -78,6 +78,7 @@ def sample_control_episodes(
     num_episodes: int,
     keep_readout: bool | Bool[Array, ""] = False,
     num_masks: int | Int[Array, ""] | None = None,
+    first: int | Int[Array, ""] = 0,
 ) -> tuple[Teacher, Episode]:
     """A batch of unstructured tasks, each from its own teacher, and those teachers (with a leading axis on θ and a).
 
@@ -91,7 +92,7 @@ def sample_control_episodes(
         fresh = Teacher(fresh.theta, jnp.where(keep_readout, teacher.a, fresh.a))
         return fresh, sample_episode(episode_key, fresh, masks, length, num_masks)
 
-    return jax.vmap(sample)(episode_keys(key, num_episodes))
+    return jax.vmap(sample)(episode_keys(key, num_episodes, first))
 
 
 def episode_keys(key: Key[Array, ""], num_episodes: int, first: int | Int[Array, ""] = 0) -> Key[Array, "E"]:

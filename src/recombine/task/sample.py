@@ -1,12 +1,14 @@
 """Samples the episodes of a split: from trained masks, held-out masks, or fresh teachers."""
 
-from collections.abc import Sequence
-from typing import NamedTuple, get_args
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar, get_args
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
-from recombine.checks import check_choice, check_size
+from recombine.checks import LARGEST_COUNT, check_choice, check_size
 from recombine.numerics import exact_jit
 from recombine.stream import Stream, stream_key
 from recombine.support.masks import Mask
@@ -15,7 +17,10 @@ from recombine.support.support import Support
 from recombine.task.episode import Episode, sample_control_episodes, sample_episodes
 from recombine.task.teacher import Teacher, check_teacher
 
+T = TypeVar("T")
+
 MASKS_AT_ONCE = 32
+EPISODES_AT_ONCE = 256
 
 
 class MaskRows(NamedTuple):
@@ -39,16 +44,28 @@ def sample_split(
     num_episodes: int,
     *,
     step: int | Int[Array, ""] = 0,
+    in_pieces: bool = False,
 ) -> tuple[Teacher, Episode]:
-    """A batch of a split's episodes, and the teacher that labels them (for the controls, one per episode)."""
+    """A batch of a split's episodes, and the teacher that labels them (for the controls, one per episode).
+
+    With `in_pieces`, one compiled program serves any number of episodes; otherwise each number has its own. The last
+    bits of the two may differ, so a run's measures, which are stored, keep to the second.
+    """
     check_choice("split", split, *get_args(Split))
     if split not in CONTROL_SPLITS:
         masks = support.masks_of(split)
-        return teacher, sample_masks(seed, Stream[split], teacher, masks, length, num_episodes, step=step)
+        episodes = sample_masks(
+            seed, Stream[split], teacher, masks, length, num_episodes, step=step, in_pieces=in_pieces
+        )
+        return teacher, episodes
     check_size("length", length, least=2)
     key, masks = stream_key(seed, Stream[split], step), mask_rows(support.masks_of(split))
     keep_readout = jnp.asarray(split == "control_modules")  # an array, so that both control splits share one program
-    return _jit_control(key, teacher, masks.rows, length, num_episodes, keep_readout, masks.num_masks)
+
+    def sample(count: int, first: int | Int[Array, ""]) -> tuple[Teacher, Episode]:
+        return _jit_control(key, teacher, masks.rows, length, count, keep_readout, masks.num_masks, first)
+
+    return _in_pieces(sample, num_episodes) if in_pieces else sample(num_episodes, 0)
 
 
 def sample_masks(
@@ -60,12 +77,25 @@ def sample_masks(
     num_episodes: int,
     *,
     step: int | Int[Array, ""] = 0,
+    in_pieces: bool = False,
 ) -> Episode:
     """A batch of episodes on any masks, drawn from a given stream."""
     check_size("length", length, least=2)
     check_teacher(teacher, masks)
-    key, (rows, count) = stream_key(seed, stream, step), mask_rows(masks)
-    return _jit_episodes(key, teacher, rows, length, num_episodes, 0, count)
+    key, (rows, num_masks) = stream_key(seed, stream, step), mask_rows(masks)
+
+    def sample(count: int, first: int | Int[Array, ""]) -> Episode:
+        return _jit_episodes(key, teacher, rows, length, count, first, num_masks)
+
+    return _in_pieces(sample, num_episodes) if in_pieces else sample(num_episodes, 0)
+
+
+def _in_pieces(sample: Callable[[int, Int[Array, ""]], T], num_episodes: int) -> T:
+    """Episodes sampled in pieces of one size, and joined by NumPy, which compiles nothing."""
+    check_size("episodes", num_episodes, most=LARGEST_COUNT)
+    firsts = range(0, num_episodes, EPISODES_AT_ONCE)
+    pieces = [jax.device_get(sample(EPISODES_AT_ONCE, jnp.asarray(first, jnp.int32))) for first in firsts]
+    return jax.tree.map(lambda *arrays: jax.device_put(np.concatenate(arrays)[:num_episodes]), *pieces)
 
 
 def teacher_axis(split: Split) -> int | None:

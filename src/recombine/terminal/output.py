@@ -1,8 +1,10 @@
 """Printing: results to stdout, notes and errors to stderr."""
 
+import csv
 import json
 import re
 import sys
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
 from recombine.run.stdout import take_stdout
@@ -48,6 +50,14 @@ def print_json(value: Any) -> None:
     from recombine.record.codec import plain
 
     print_line(_escaped(_indented(plain(value))))
+
+
+def print_csv(rows: Iterable[Mapping[str, object]]) -> None:
+    """Print rows as CSV, with a header. All rows have the same columns; nothing stands for None."""
+    found = list(rows)
+    writer = csv.DictWriter(results(), list(found[0]) if found else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(found)
 
 
 def _escaped(text: str) -> str:

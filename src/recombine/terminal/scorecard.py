@@ -90,7 +90,7 @@ def _novel_cells(score: NovelScore) -> list[str]:
 
 def _print_probe(probe: ProbeScores) -> None:
     splits = [split for split in TEACHER_SPLITS if probe.split(split) is not None]
-    points = ["embedding", *(f"block {i}" for i in range(1, len(probe.in_dist)))]
+    points = ["embedding", *(f"block {i}" for i in range(1, len(probe.in_dist)))][: len(probe.in_dist)]
     columns = [probe.split(split) or () for split in splits]
     rows = {name: [r2_text(column[i]) for column in columns] for i, name in enumerate(points)}
     if probe.latent is not None:

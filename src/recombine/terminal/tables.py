@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -16,6 +17,8 @@ from recombine.support.support import Support
 from recombine.terminal.output import result_console
 
 MOST_ROWS = 40
+ROOMY, WIDEST = 80, 1000  # columns of a terminal
+SHORT = 8  # letters
 VERDICT_STYLES = {"holds": "green", "does not hold": "red", "not enough data": "yellow"}
 
 
@@ -42,13 +45,28 @@ def print_support(support: Support) -> None:
 
 def print_table(title: str, columns: Sequence[str], rows: Mapping[str, Sequence[str]]) -> None:
     """Print a table of numbers. The title is the heading of the first column, which has the names of the rows."""
+    console = result_console(highlight=False)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column(title)
     for column in columns:
-        table.add_column(column, justify="right")
+        table.add_column(_heading(column, console), justify="right", no_wrap=True)
     for name, cells in rows.items():
         table.add_row(Text(name), *cells)
-    result_console(highlight=False).print(table)
+    _print_whole(console, table)
+
+
+def _heading(name: str, console: Console) -> str:
+    """The heading of a column of numbers. Where there is little room it has two lines: numbers are never broken."""
+    return name if console.width >= ROOMY or len(name) <= SHORT else name.replace("_", "_\n")
+
+
+def _print_whole(console: Console, table: Table) -> None:
+    """Print a table as wide as its numbers need: a narrower terminal folds its lines, and nothing is cut off."""
+    needed = Measurement.get(console, console.options.update(width=WIDEST), table).maximum
+    before = console.width
+    console.width = max(before, needed)
+    console.print(table)
+    console.width = before
 
 
 def print_scores(scores: ScoreTable, console: Console | None = None) -> None:
@@ -60,21 +78,26 @@ def print_scores(scores: ScoreTable, console: Console | None = None) -> None:
     splits = [split for split in splits if any(row.r2[split] is not None for row in scores.models.values())]
     rows = scores.models.values()
     others = [name for name in ("novel", "probe") if any(getattr(row, name) is not None for row in rows)]
+    differ = len({row.seeds for row in rows}) > 1  # a mean over one seed beside means over three
     table.add_column("R²")
-    for name in (*splits, *others):
-        table.add_column(name, justify="right")
+    for name in (*splits, *others, *(["seeds"] if differ else [])):
+        table.add_column(_heading(name, console), justify="right", no_wrap=True)
     for style, group in (("", scores.models), ("dim", scores.references)):
         for name, row in group.items():
             cells = [row.r2.get(split) for split in splits] + [getattr(row, other) for other in others]
-            table.add_row(Text(name, style), *map(r2_text, cells))
+            counted = [str(row.seeds or "")] if differ else []
+            table.add_row(Text(name, style), *map(r2_text, cells), *counted)
         table.add_section()
-    console.print(table)
+    _print_whole(console, table)
 
 
 def print_verdicts(verdicts: Sequence[Verdict]) -> None:
     """Print each claim with its verdict, and below it the measured statistics."""
     console = result_console(highlight=False)
+    empty = [verdict for verdict in verdicts if not any(part.effects for part in _all_parts(verdict))]
     for verdict in verdicts:
+        if verdict in empty:
+            continue
         table = Table.grid(padding=(0, 1))
         table.add_column(no_wrap=True, width=17)
         table.add_column()
@@ -90,6 +113,15 @@ def print_verdicts(verdicts: Sequence[Verdict]) -> None:
             for part in other.parts:
                 table.add_row("", Text(f"  {_part_text(part)}", "dim"))
         console.print(table)
+    if empty:
+        numbers = ", ".join(str(verdict.number) for verdict in empty)
+        which = f"claim{'s' if len(empty) > 1 else ''} {numbers}"
+        state = Text("? not enough data", VERDICT_STYLES[NOT_ENOUGH])
+        console.print(state, f"{which}: none of the runs that they compare is here", soft_wrap=True)
+
+
+def _all_parts(verdict: Verdict) -> list[Part]:
+    return [*verdict.parts, *(part for other in verdict.beside for part in other.parts)]
 
 
 def _part_text(part: Part) -> str:

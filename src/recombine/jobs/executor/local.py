@@ -1,5 +1,6 @@
-"""Executes jobs on this machine: one single-threaded worker process per core."""
+"""Executes jobs on this machine: one single-threaded worker process per core, or one per GPU."""
 
+import os
 import queue
 import signal
 import subprocess
@@ -21,8 +22,8 @@ AHEAD = 8  # a worker looks among this many jobs for one whose program it has co
 class _Worker:
     """A worker process, its current job, and the threads that read its output."""
 
-    def __init__(self, events: "queue.Queue[tuple[_Worker, News]]"):
-        self.events = events
+    def __init__(self, events: "queue.Queue[tuple[_Worker, News]]", gpu: str | None = None):
+        self.events, self.gpu = events, gpu
         self.job: Job | None = None
         self.shapes: set[str] = set()  # the shapes of its earlier jobs, whose programs it has compiled
         self.said: deque[str] = deque(maxlen=20)
@@ -32,6 +33,7 @@ class _Worker:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            env=None if gpu is None else os.environ | {"CUDA_VISIBLE_DEVICES": gpu},
             start_new_session=True,  # Ctrl-C in a terminal reaches only the coordinator, which passes it on
         )
         assert self.process.stdout is not None
@@ -80,8 +82,12 @@ class _Worker:
             self.process.terminate()
 
 
-def run_jobs(jobs: Sequence[Job], workers: int, stop: StopSignal, retries: int = 1) -> Iterator[JobEvent]:
+def run_jobs(
+    jobs: Sequence[Job], workers: int, stop: StopSignal, retries: int = 1, gpus: Sequence[str] = ()
+) -> Iterator[JobEvent]:
     """Execute the jobs, in order, `workers` at a time. When a stop is requested, every worker saves and exits.
+
+    With GPUs, each worker sees one of them: the one that the fewest others have.
 
     A job that fails, or whose worker is killed, is retried up to `retries` times, unless it would only fail again.
     """
@@ -99,7 +105,7 @@ def run_jobs(jobs: Sequence[Job], workers: int, stop: StopSignal, retries: int =
                 for worker in busy:
                     worker.end()
             while waiting and len(busy) < workers:
-                worker = idle.pop() if idle else _Worker(events)
+                worker = idle.pop() if idle else _Worker(events, least_used(gpus, [other.gpu for other in busy]))
                 worker.give(next_job(waiting, passed, worker.shapes, set().union(*(other.shapes for other in busy))))
                 busy.append(worker)
                 assert worker.job is not None
@@ -132,6 +138,11 @@ def run_jobs(jobs: Sequence[Job], workers: int, stop: StopSignal, retries: int =
             except subprocess.TimeoutExpired:
                 worker.process.kill()
             worker.listening.join(SECONDS_TO_LEAVE)
+
+
+def least_used(gpus: Sequence[str], taken: Sequence[str | None]) -> str | None:
+    """The GPU that the fewest workers have. None if there are no GPUs."""
+    return min(gpus, key=taken.count, default=None)
 
 
 def next_job(waiting: "deque[Job]", passed: Counter[str], compiled: Set[str], others: Set[str]) -> Job:

@@ -34,13 +34,24 @@ READ_ATTEMPTS = 20  # attempts to read a directory whose files are changing
 
 
 def run_jobs_on_ray(
-    jobs: Sequence[Job], out: Path, address: str | None, workers: int | None, stop: StopSignal, retries: int
+    jobs: Sequence[Job],
+    out: Path,
+    address: str | None,
+    workers: int | None,
+    stop: StopSignal,
+    retries: int,
+    gpus: float = 0.0,
 ) -> Iterator[JobEvent]:
-    """Like `run_jobs` on this machine, with at most `workers` jobs at a time; without `workers`, one per core."""
+    """Like `run_jobs` on this machine, with at most `workers` jobs at a time; without `workers`, one per core.
+
+    Each job reserves `gpus` GPUs. Ray shows a task only those that it reserved: without any, it trains on its core.
+    """
     ray = _start(address)
     mark = _mark(out.resolve())
     board = ray.remote(num_cpus=0, max_restarts=-1)(_Board).remote()
-    task = ray.remote(num_cpus=1, max_retries=0)(_task)  # retries are counted here; Ray's own would multiply them
+    task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=0)(
+        _task
+    )  # retries are counted here; Ray's own would multiply them
     waiting, tried = list(reversed(jobs)), Counter[str]()
     running: dict[Any, Job] = {}
     apart: set[str] = set()  # jobs that ran on a node without the directory: their files must be sent

@@ -82,7 +82,7 @@ def _fit(
     to_inferred = None
     if latent_dim is not None and output.latent is not None:
         to_inferred = fit_map(scaled_latent(teacher, episodes.latent), output.latent)
-    return None if probe is None else probe.residual[-1], to_inferred
+    return None if probe is None or not probe.residual else probe.residual[-1], to_inferred
 
 
 def _check_no_links(path: Path, below: Path | None) -> None:

@@ -1,0 +1,81 @@
+"""Builds the wheel, installs it into a fresh environment, and tries every command there, outside the checkout.
+
+The environment has what the wheel itself asks for and the extra `serve`, nothing of the developers' tools.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+QUICKLY = os.environ | {"XLA_FLAGS": "--xla_backend_optimization_level=0"}  # what is tried is mostly compiled
+COMMANDS = """
+--version
+task show --support disconnected --figure graph.svg
+task design --size 7 --json
+task sample --episodes 20 --length 8 --input-dim 4 --hidden-dim 4 --out episodes.npz
+construct --trials 10 --modules 2 --input-dim 2 --hidden-dim 2
+train --preset smoke --model hypertransformer --out run --set optimizer.num_steps=2 measure.snapshots=1
+train --out run --json
+report run --csv
+export run --weights --out shared.zip
+reproduce --help
+sweep results --help
+bench --help
+serve --help
+eval --help
+"""
+IN_PYTHON = """
+import time
+start = time.perf_counter()
+import recombine as rc
+print(f"import recombine: {time.perf_counter() - start:.3f} s")
+assert "site-packages" in rc.__file__, rc.__file__
+start = time.perf_counter()
+run = rc.load("demo/paper/hypertransformer-connected+-seed0")
+run.model
+print(f"loading a demo model, with the imports: {time.perf_counter() - start:.1f} s")
+print(rc.runs("demo"), repr(rc.load("shared.zip/run")))
+import recombine.serve.app
+"""
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        place = Path(directory)
+        quiet = ["--quiet", "--disable-pip-version-check"]
+        pip([*quiet, "wheel", "--no-deps", "--wheel-dir", str(place), str(ROOT)], sys.executable)
+        (wheel,) = place.glob("recombine-*.whl")
+        print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB")
+        venv.create(place / "env", with_pip=True)
+        python = str(place / "env" / "bin" / "python")
+        started = time.monotonic()
+        constraints = ["--constraint", str(ROOT / "constraints.txt")]
+        pip([*quiet, "install", *constraints, f"{wheel}[serve]"], python)
+        size = sum(path.stat().st_size for path in (place / "env").rglob("*") if path.is_file())
+        print(f"installed: {size / 1e6:.0f} MB in {time.monotonic() - started:.0f} s")
+        (work := place / "work").mkdir()
+        for line in COMMANDS.strip().splitlines():
+            run([str(place / "env" / "bin" / "recombine"), *line.split()], work)
+        run([python, "-c", IN_PYTHON], work, show=True)
+        print("every command works outside the checkout")
+
+
+def pip(arguments: list[str], python: str) -> None:
+    subprocess.run([python, "-m", "pip", *arguments], check=True)
+
+
+def run(command: list[str], where: Path, show: bool = False) -> None:
+    done = subprocess.run(command, cwd=where, capture_output=True, text=True, timeout=300, check=False, env=QUICKLY)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)} in a fresh environment: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+    if show:
+        print(done.stdout, end="")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The names of `import recombine as rc`: load, train, sample, predict, patch, examine, tables, figures."""
