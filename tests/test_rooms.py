@@ -31,6 +31,7 @@ ORDER = (
     "model",
     "train",
     "measure",
+    "exam",
     "storage",
     "run",
     "jobs",

@@ -1,4 +1,4 @@
-"""`recombine eval`: examines runs."""
+"""`recombine eval` examines runs; `recombine score` scores predictions that any program made."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,6 +66,41 @@ class Eval:
             return
         for path, one in zip(self.runs, examined, strict=True):
             print_examined(str(path), one)
+
+
+@dataclass(frozen=True)
+class Score:
+    """Score predictions that any program made for a file of episodes, beside the references on the same episodes."""
+
+    predictions: tyro.conf.Positional[Path]
+    """An .npz file with `prediction` (one number per episode) and `digest` (that of the file of episodes)."""
+    episodes: Path
+    """The .npz file of episodes, from `recombine task sample`."""
+    no_references: bool = False
+    """Leave out the references, which take longer than the scores."""
+    json: bool = False
+    """Print JSON."""
+
+    def run(self) -> None:
+        check_path("predictions", self.predictions)
+        check_path("episodes", self.episodes)
+        from recombine.run.machine import prepare
+
+        prepare()
+        from recombine.exam.episode_file import read_episode_file
+        from recombine.exam.prediction_file import read_predictions
+        from recombine.exam.score import score_file
+
+        file = read_episode_file(self.episodes)
+        found = score_file(read_predictions(self.predictions, file), file, not self.no_references)
+        if self.json:
+            from recombine.record.codec import plain
+
+            print_json(plain(found))
+            return
+        from recombine.terminal.exam import print_exam
+
+        print_exam(str(self.predictions), found)
 
 
 def _one_run(path: Path) -> "RunSource":

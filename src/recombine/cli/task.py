@@ -11,7 +11,7 @@ from recombine.checks import LARGEST_COUNT, check_seed, check_size
 from recombine.cli.arguments import OptionalPath
 from recombine.files import check_output
 from recombine.support.parse import MOST_MODULES, parse_support
-from recombine.support.split import Split
+from recombine.support.split import Sampled
 from recombine.terminal.output import note, print_json, print_line
 
 
@@ -85,10 +85,11 @@ class Sample:
     """connected, disconnected, connected+, K-hot, K-hot:M, masks such as 110,011, or a file of masks."""
     held_out: Annotated[str | None, tyro.conf.arg(metavar="MASKS")] = None
     """Masks to hold out. Default: all other masks with as many active modules."""
-    split: Split = "in_dist"
-    """ood: held-out masks; control: a fresh teacher per episode; control_modules: fresh modules, the same readout."""
+    split: Sampled = "in_dist"
+    """ood: held-out masks; control: a fresh teacher per episode; control_modules: fresh modules, the same readout;
+    novel: held-out tasks with many queries each; all: every split that a model is scored on."""
     episodes: int = 1000
-    """Number of episodes."""
+    """Number of episodes of each split. novel has 200 contexts, each with 40 queries or more."""
     length: int = 32
     """N: the number of context pairs, plus one for the query."""
     input_dim: int = paper.INPUT_DIM
@@ -106,16 +107,18 @@ class Sample:
         check_size("length", self.length, least=2)
         check_seed("seed", self.seed)
         support = parse_support(self.support, self.held_out)
-        support.masks_of(self.split)  # refuses `ood` if no mask is held out
+        support.masks_of("ood" if self.split == "novel" else self.split)  # refuses `ood` if no mask is held out
         task = TaskConfig(support, self.input_dim, self.hidden_dim, self.length)
         from recombine.run.machine import check_memory
 
         check_memory()
-        from recombine.task.episode_file import sample_dataset, save_dataset
+        from recombine.exam.array_archive import save_arrays
+        from recombine.exam.episode_file import identify, sample_file
 
-        arrays = sample_dataset(task, self.split, self.episodes, self.seed)
-        save_dataset(self.out, arrays)
-        print_line(f"{self.out}: {', '.join(f'{name} {array.shape}' for name, array in arrays.items())}")
+        arrays = sample_file(identify(task, self.split, self.episodes, self.seed))
+        save_arrays(self.out, arrays)
+        print_line(f"{self.out}: {', '.join(f'{name} {array.shape}' for name, array in arrays.items() if array.shape)}")
+        print_line(f"digest {arrays['digest']}")
 
 
 @dataclass(frozen=True)
