@@ -22,6 +22,7 @@ ORDER = (
     "files",
     "fork",
     "code_digest",
+    "user_class",
     "numerics",
     "stream",
     "support",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from recombine.cli.arguments import OptionalInt
+from recombine.cli.arguments import OptionalClass, OptionalInt
 from recombine.errors import InputError
 from recombine.files import check_path
 from recombine.terminal.output import note, print_json
@@ -25,6 +25,8 @@ class Eval:
     """Run directories, or ARCHIVE.zip/NAME for a run in an archive."""
     model: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
     """package.module:Class, for runs of a custom model."""
+    task: OptionalClass = None
+    """package.module:Class, for runs of a custom task."""
     threads: OptionalInt = None
     """Number of threads. Default: all cores."""
     json: bool = False
@@ -42,10 +44,13 @@ class Eval:
         from recombine.run.load import load_model
         from recombine.run.signals import run_interruptibly
         from recombine.storage.reader import read_run
+        from recombine.task.custom_task import import_task
         from recombine.terminal.scorecard import print_examined
 
         if self.model:
             import_model(self.model)
+        if self.task:
+            import_task(self.task)
         # Read all runs before the first is measured, so that errors come early.
         runs = [read_run(source, scorecard=not source.has_parameters()) for source in sources]
         trained = []
@@ -76,6 +81,8 @@ class Score:
     """An .npz file with `prediction` (one number per episode) and `digest` (that of the file of episodes)."""
     episodes: Path
     """The .npz file of episodes, from `recombine task sample`."""
+    task: OptionalClass = None
+    """package.module:Class, for episodes of a custom task."""
     no_references: bool = False
     """Leave out the references, which take longer than the scores."""
     json: bool = False
@@ -90,7 +97,10 @@ class Score:
         from recombine.exam.episode_file import read_episode_file
         from recombine.exam.prediction_file import read_predictions
         from recombine.exam.score import score_file
+        from recombine.task.custom_task import import_task
 
+        if self.task:
+            import_task(self.task)
         file = read_episode_file(self.episodes)
         found = score_file(read_predictions(self.predictions, file), file, not self.no_references)
         if self.json:

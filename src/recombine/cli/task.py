@@ -8,7 +8,8 @@ import tyro
 
 from recombine import paper
 from recombine.checks import LARGEST_COUNT, check_seed, check_size
-from recombine.cli.arguments import OptionalPath
+from recombine.cli.arguments import OptionalClass, OptionalPath, name_task
+from recombine.errors import InputError
 from recombine.files import check_output
 from recombine.support.parse import MOST_MODULES, parse_support
 from recombine.support.split import Sampled
@@ -96,11 +97,16 @@ class Sample:
     """d: size of an input x."""
     hidden_dim: int = paper.HIDDEN_DIM
     """h: number of the teacher's hidden units."""
+    task: OptionalClass = None
+    """package.module:Class, a task of your own. Default: the paper's."""
+    set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FIELD=VALUE ...")] = ()
+    """Variations of the task, such as task.activation=even task.label_noise=0.1."""
     seed: int = 0
     """Determines the teacher and the episodes."""
 
     def run(self) -> None:
-        from recombine.config.schema import TaskConfig
+        from recombine.config.schema import Config, TaskConfig
+        from recombine.config.toml import override, parse_changes
 
         check_output("out", self.out, (".npz",))
         check_size("episodes", self.episodes, most=LARGEST_COUNT)
@@ -108,10 +114,21 @@ class Sample:
         check_seed("seed", self.seed)
         support = parse_support(self.support, self.held_out)
         support.masks_of("ood" if self.split == "novel" else self.split)  # refuses `ood` if no mask is held out
-        task = TaskConfig(support, self.input_dim, self.hidden_dim, self.length)
+        changes = parse_changes(self.set)
+        for name in changes:
+            if name != "task":
+                raise InputError("set", name, "episodes depend on fields of the task alone, such as task.activation")
+        config = Config(task=TaskConfig(support, self.input_dim, self.hidden_dim, self.length))
+        config = name_task(config, self.task)  # before the changes: they may set its options
+        task = name_task(override(config, changes), self.task).task
         from recombine.run.machine import check_memory
 
         check_memory()
+        if self.task is not None:
+            from recombine.task.custom_task import check_custom_task, import_task
+
+            import_task(self.task)
+            check_custom_task(task)
         from recombine.exam.array_archive import save_arrays
         from recombine.exam.episode_file import identify, sample_file
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from recombine.cli.arguments import OptionalInt, OptionalPath
+from recombine.cli.arguments import OptionalClass, OptionalInt, OptionalPath, name_task
 from recombine.config.preset import Preset, preset_config
 from recombine.config.schema import Config, CustomModelConfig
 from recombine.config.toml import Tables, config_tables, override, parse_changes
@@ -26,6 +26,8 @@ class Train:
 
     model: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
     """transformer, hypertransformer, or package.module:Class. Default: that of the configuration, or transformer."""
+    task: OptionalClass = None
+    """package.module:Class, a task of your own. Default: the paper's."""
     preset: Preset = "quick"
     """paper: the paper's settings, hours. quick: smaller tasks and models, minutes. smoke: a test that it runs."""
     config: OptionalPath = None
@@ -65,6 +67,11 @@ class Train:
 
             import_model(config.model.kind)
             check_custom(config)
+        if self.task is not None:
+            from recombine.task.custom_task import check_custom_task, import_task
+
+            import_task(self.task)
+            check_custom_task(config.task)
         options = RunOptions(self.devices, self.save_every, self.stop_at, self.resume_anyway)
         last = run_interruptibly(lambda stop: train_with_progress(config, out, options, stop), note)
         self._print(config, out, last)
@@ -80,10 +87,15 @@ class Train:
         if isinstance(kind, str) and ":" in kind and self.model is None:
             raise InputError("model.kind", kind, f"a class is imported only where the command names it: --model {kind}")
         config = preset_config(self.preset, kind)
+        if self.task is not None:  # before the tables: they may set its options
+            config = name_task(config, self.task)
         for table in tables:
             config = override(config, table)
+        if self.task not in (None, config.task.kind):
+            raise InputError("task", self.task, f"the configuration names {config.task.kind}; leave one of them out")
         if self.seed is not None and "seed" in tables[1]:
             raise InputError("seed", self.seed, f"--set says {tables[1]['seed']}; leave one of them out")
+        config = name_task(config, self.task)  # refuses a class that only a file names
         return config if self.seed is None else replace(config, seed=self.seed)
 
     def _print(self, config: Config, out: Path, last: "Progress") -> None:

@@ -10,7 +10,7 @@ from typing import Any, cast, get_args, get_type_hints
 
 import tomli_w
 
-from recombine.config.schema import MODEL_CONFIGS, Config, CustomModelConfig, ModelConfig, ModelKind
+from recombine.config.schema import MODEL_CONFIGS, VARIATIONS, Config, CustomModelConfig, ModelConfig, ModelKind
 from recombine.errors import InputError, suggestion
 from recombine.files import read_named
 from recombine.support.parse import parse_support, unparse_support
@@ -49,9 +49,14 @@ def default_model(kind: Any) -> ModelConfig:
 
 
 def config_tables(config: Config) -> Tables:
-    """The complete configuration as nested tables. Unset fields are left out: TOML has no null."""
+    """The complete configuration as nested tables. Unset fields are left out: TOML has no null.
+
+    So are the task's variations where they have the paper's value: runs of the paper's task are stored as they were
+    before there were any.
+    """
     data = dataclasses.asdict(config)
-    data["task"]["support"] = unparse_support(config.task.support)
+    task = {name: value for name, value in data["task"].items() if name not in VARIATIONS}
+    data["task"] = task | {"support": unparse_support(config.task.support)} | config.task.variation
     data["model"] = {"kind": config.model.kind, **data["model"]}
     if isinstance(config.model, CustomModelConfig):
         data["model"]["options"] = dict(config.model.options)
@@ -142,7 +147,7 @@ def _override(config: Any, data: Mapping[str, Any], prefix: str) -> Any:
         current = getattr(config, name)
         if isinstance(current, Support):
             changes[name] = parse_support(value)
-        elif path == "model.options":
+        elif path in ("model.options", "task.options"):
             if not isinstance(value, Mapping):
                 raise InputError(path, value, "a table of options")
             changes[name] = tuple((dict(current) | dict(value)).items())

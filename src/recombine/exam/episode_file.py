@@ -14,17 +14,19 @@ import numpy as np
 
 from recombine import __version__
 from recombine.checks import MOST_NUMBERS, check_choice, check_seed, check_size
-from recombine.config.schema import Config, TaskConfig
+from recombine.config.schema import HYPERNETWORK, Config, TaskConfig
 from recombine.config.toml import Tables, config_tables, stored_config
 from recombine.errors import InputError
 from recombine.exam.array_archive import Arrays, read_arrays
 from recombine.measure.novel import LEAST_QUERIES, NUM_CONTEXTS, NovelTasks, novel_tasks
 from recombine.record.codec import BadRecord, Record, decode, encode
 from recombine.support.masks import Mask
-from recombine.support.split import CONTROL_SPLITS, EVAL_SPLITS, SAMPLED, FilePart, Sampled
+from recombine.support.split import CONTROL_SPLITS, SAMPLED, FilePart, Sampled
+from recombine.task.custom_task import READOUT, keeps_readout
 from recombine.task.episode import Episode
+from recombine.task.evaluation import task_splits
 from recombine.task.sample import sample_split
-from recombine.task.teacher import Teacher, seed_teacher
+from recombine.task.teacher import Teacher, named_leaves, task_teacher
 
 FORMAT = 1
 MODEL_INPUT = ("context_x", "context_y", "query_x")
@@ -76,7 +78,7 @@ def sample_file(identity: Identity) -> Arrays:
     """
     task = identified_task(identity)
     check_volume(task, identity)
-    teacher = seed_teacher_of(identity, task)
+    teacher = task_teacher(task, identity.seed)
     drawn = draw(identity, task, teacher)
     if identity.split == "all":
         masks = (*task.support.masks, *task.support.held_out)
@@ -90,7 +92,7 @@ def sample_file(identity: Identity) -> Arrays:
         "about": np.asarray(encode(identity)),
         "split": np.concatenate([np.full(len(part["query_y"]), split) for split, part in parts.items()]),
         "masks": np.asarray(masks, np.int32),
-        **_numpy(teacher),
+        **{name if task.kind == HYPERNETWORK else f"teacher.{name}": leaf for name, leaf in named_leaves(teacher)},
         **joined,
         "mask_index": np.concatenate(index),
     }
@@ -129,7 +131,7 @@ def read_episode_file(path: Path) -> EpisodeFile:
         raise InputError("episodes", str(path), f"has format {identity.format}; this version reads {FORMAT}")
     task = identified_task(identity)
     check_volume(task, identity)
-    teacher = seed_teacher_of(identity, task)
+    teacher = task_teacher(task, identity.seed)
     drawn = draw(identity, task, teacher)
     again = [_numpy(part.episodes) for part in drawn.values()]
     for name in (*MODEL_INPUT, "query_y"):
@@ -173,16 +175,13 @@ def check_volume(task: TaskConfig, identity: Identity) -> None:
         raise InputError("episodes", identity.episodes, wanted)
 
 
-def seed_teacher_of(identity: Identity, task: TaskConfig) -> Teacher:
-    return seed_teacher(identity.seed, task.support, task.input_dim, task.hidden_dim)
-
-
 def _splits(task: TaskConfig, split: Sampled) -> list[FilePart]:
     """The splits that a file has. Refuses held-out masks where there are none."""
     if split == "all":
-        every: list[FilePart] = [*EVAL_SPLITS, "novel"]
-        return [one for one in every if one not in ("ood", "novel") or task.support.held_out]
+        return [*task_splits(task), *(["novel"] if task.support.held_out else [])]
     _masks_of(task, split)
+    if split == "control_modules" and not keeps_readout(task):
+        raise InputError("split", split, f"{task.kind} has no method {READOUT}, so its readout cannot be kept")
     return [split]
 
 
