@@ -25,7 +25,8 @@ class Train:
     """Train one model, measure it during training, and store it in a run directory. The same command resumes."""
 
     model: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
-    """transformer, hypertransformer, or package.module:Class. Default: that of the configuration, or transformer."""
+    """transformer, hypertransformer, bottleneck, linear-attention, deep-set, recurrent, gated-attention, perceiver, or
+    package.module:Class. Default: that of the configuration, or transformer."""
     task: OptionalClass = None
     """package.module:Class, a task of your own. Default: the paper's."""
     preset: Preset = "quick"

@@ -18,10 +18,24 @@ from recombine.support.support import Support, paper_support
 ModelKind = Literal["transformer", "hypertransformer"]
 Activation = Literal["gelu", "relu", "even"]
 InputDistribution = Literal["uniform", "normal", "sphere"]
-SHIPPED = ("recombine.model.bottleneck:Bottleneck",)  # our own class: importable even if the command does not name it
+# Our own classes by their short names: importable even if the command does not name them.
+BASELINES: dict[str, str] = {
+    "bottleneck": "recombine.model.bottleneck:Bottleneck",
+    "linear-attention": "recombine.model.baseline.linear_attention:LinearAttention",
+    "deep-set": "recombine.model.baseline.deep_set:DeepSet",
+    "recurrent": "recombine.model.baseline.recurrent:Recurrent",
+    "gated-attention": "recombine.model.baseline.gated_attention:GatedAttention",
+    "perceiver": "recombine.model.baseline.perceiver:Perceiver",
+}
+SHIPPED = tuple(BASELINES.values())
 RESERVED = ("transformer", "hypertransformer", "informed")  # labels of our own models: reports identify models by label
 HYPERNETWORK = "hypernetwork"  # the paper's teacher
 VARIATIONS = ("activation", "num_layers", "weight_scale", "label_noise", "input_distribution", "kind", "options")
+
+
+def full_kind(kind: Any) -> Any:
+    """The class of a baseline that is named by its short name. Everything else is left as it is."""
+    return BASELINES.get(kind, kind) if isinstance(kind, str) else kind
 
 
 def check_class(field: str, kind: Any, *others: str) -> None:

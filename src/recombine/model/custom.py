@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from recombine.config.schema import SHIPPED, Config, CustomModelConfig
+from recombine.config.schema import SHIPPED, Config, CustomModelConfig, full_kind
 from recombine.errors import InputError
 from recombine.model.fast import fast_forward
 from recombine.model.interface import Output, Trace
@@ -27,6 +27,7 @@ _imported: dict[str, Callable[..., Any]] = {}
 
 def import_model(kind: str) -> CustomModelConfig:
     """Import `package.module:Class` from the current directory, or else from wherever Python finds it."""
+    kind = full_kind(kind)
     config = CustomModelConfig(kind)
     found = import_class("model", kind, config, installed=kind in SHIPPED)
     _imported[kind] = found
