@@ -1,5 +1,6 @@
 """Task classes of the user's: the example of the docs, and classes that are refused before anything is trained."""
 
+import json
 import re
 from pathlib import Path
 
@@ -146,10 +147,12 @@ def test_the_example_is_examined(here: Path, capsys: pytest.CaptureFixture[str])
     for name, task in (("waves", "waves:Waves"), ("good", "task_classes:Good")):
         train = ["train", "--model", "hypertransformer", "--preset", "smoke", *few, "--task", task, "--out", name]
         assert main(train) == 0
-        assert main(["eval", name, "--task", task]) == 0
-        out = capsys.readouterr().out
-        assert "oracle" in out
-        assert ("control_modules" in out) == (name == "waves")
+        capsys.readouterr()
+        assert main(["eval", name, "--task", task, "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert ("control_modules" in found) == (name == "waves")
+        assert found["references"]["known_latent"]["ood"]["r2"] == pytest.approx(1)
+        assert found["references"]["oracle"]["in_dist"]["r2"] > found["references"]["ridge"]["in_dist"]["r2"]
 
 
 def test_controls(here: Path) -> None:
