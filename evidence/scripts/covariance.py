@@ -35,7 +35,7 @@ def main() -> None:
             }
             for split in ("in_dist", "ood"):
                 _, episodes = evaluation_episodes(config, teacher, split)
-                reference = TrainedCovariance(tasks.W, tasks.a, noise)
+                reference = TrainedCovariance(tasks.W, tasks.teacher, noise)
                 row[split] = score(predict_reference(reference, teacher, episodes, split), episodes).r2
             found.append(row)
     write_rows("covariance", found)

@@ -34,7 +34,7 @@ def main() -> None:
 def shares(teacher: Teacher, mask: np.ndarray, seed: int) -> tuple[float, float]:
     """The shares of a mask's tasks that are explained by x, and by the tasks of its single modules."""
     x_key, z_key = jax.random.split(jax.random.key(seed))
-    x = sample_input(x_key, (INPUTS, teacher.theta.shape[-1]))
+    x = sample_input(x_key, (INPUTS, teacher.input_dim))
     z = jax.vmap(sample_latent, (0, None))(jax.random.split(z_key, TASKS), jnp.asarray(mask, jnp.float32))
     labels = np.asarray(jax.vmap(teacher.label, (0, None))(z, x)).T
     alone = np.asarray(jax.vmap(teacher.label, (0, None))(jnp.asarray(np.eye(len(mask))[mask > 0], jnp.float32), x)).T

@@ -156,15 +156,21 @@ def read_file(path: Path, most: int | None = None, below: Path | None = None) ->
 
 
 def read_named(field: str, path: Path, most: int) -> str:
-    """The text of a file that the user named, which may be a link; or a line that says why it cannot be read.
+    """The text of a file that the user named; or a line that says why it cannot be read."""
+    try:
+        return read_named_bytes(field, path, most).decode()
+    except UnicodeDecodeError as error:
+        raise InputError(field, str(path), "cannot be read (not UTF-8 text)") from error
+
+
+def read_named_bytes(field: str, path: Path, most: int) -> bytes:
+    """The content of a file that the user named, which may be a link; or a line that says why it cannot be read.
 
     Pipes, devices and sockets are refused: a pipe may never say anything, and a device may never end.
     """
     try:
         with _open_file(path, os.open(path, os.O_RDONLY | os.O_NONBLOCK)) as (handle, _):
-            return _read_all(handle, path, most).decode()
-    except UnicodeDecodeError as error:
-        raise InputError(field, str(path), "cannot be read (not UTF-8 text)") from error
+            return _read_all(handle, path, most)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         why = getattr(error, "strerror", None) or error
         raise InputError(field, str(path), f"cannot be read ({why})") from error

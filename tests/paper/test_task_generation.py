@@ -36,6 +36,9 @@ def test_labels_recomputed_from_the_sampled_file(tmp_path: Path, split: str) -> 
     E, S, M, d, h, N = 40, 3 if split == "ood" else 12, 6, 16, 16, 9
     leading = (E,) if split.startswith("control") else ()
     shapes = {
+        "about": (),
+        "digest": (),
+        "split": (E,),
         "masks": (S, M),
         "theta": (*leading, M, h, d),
         "a": (*leading, h),

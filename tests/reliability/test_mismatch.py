@@ -45,6 +45,7 @@ IDENTITY = [
     "xla_flags",
     "sources",
     "model_sources",
+    "task_sources",
 ]
 
 
@@ -73,7 +74,7 @@ def test_another_machine_is_refused(tmp_path: Path, field: str, monkeypatch: pyt
     finish(path, stop_at=4)
     identity = recombine.run.training.identity
     assert set(Identity.__struct_fields__) == {*IDENTITY, "together"}
-    value = getattr(identity(), field) if field != "model_sources" else None
+    value = getattr(identity(), field) if field not in ("model_sources", "task_sources") else None
     other = not value if isinstance(value, bool) else value + 1 if isinstance(value, int) else "other"
 
     def elsewhere(*arguments: Any) -> Identity:

@@ -15,7 +15,7 @@ from recombine.config.toml import override
 from recombine.errors import InputError
 from recombine.jobs.paper_runs import BOTTLENECK
 from recombine.model.custom import import_model
-from recombine.model.import_user_module import ForeignName, import_named
+from recombine.user_class import ForeignName, import_named
 from tests.reliability.planted import (
     MODULE,
     SCRIPT,

@@ -7,13 +7,14 @@ from recombine.errors import InputError
 from recombine.support.masks import k_hot_masks
 from recombine.support.support import make_support
 from recombine.task.sample import sample_split
-from recombine.task.teacher import Teacher, check_teacher, init_teacher
+from recombine.task.teacher import HypernetworkTeacher, check_teacher, init_teacher
 
 MASKS = k_hot_masks(3, 2)
 
 
-def teacher(theta: np.ndarray, a: np.ndarray | None = None) -> Teacher:
-    return Teacher(jnp.asarray(theta, jnp.float32), jnp.ones(theta.shape[1]) if a is None else jnp.asarray(a))
+def teacher(theta: np.ndarray, a: np.ndarray | None = None) -> HypernetworkTeacher:
+    readout = np.ones(theta.shape[1], np.float32) if a is None else a
+    return HypernetworkTeacher(jnp.asarray(theta, jnp.float32), jnp.asarray(readout))
 
 
 def draw() -> np.ndarray:

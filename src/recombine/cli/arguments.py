@@ -1,12 +1,13 @@
 """Arguments that several commands share, such as where to execute jobs."""
 
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import tyro
 
 from recombine.checks import check_number, check_size
+from recombine.config.schema import Config, custom_task
 from recombine.errors import InputError
 from recombine.files import check_name
 from recombine.terminal.output import note
@@ -35,7 +36,17 @@ def plain_help(command: type[T]) -> type[T]:
 
 
 OptionalInt = Annotated[int | None, tyro.conf.arg(metavar="INT")]
+OptionalClass = Annotated[str | None, tyro.conf.arg(metavar="CLASS")]
 OptionalPath = Annotated[Path | None, tyro.conf.arg(metavar="PATH")]
+
+
+def name_task(config: Config, named: str | None) -> Config:
+    """The configuration with the task class that the command names. A file alone never causes an import."""
+    if named is not None:
+        config = replace(config, task=replace(config.task, kind=named))
+    elif (kind := custom_task(config)) is not None:
+        raise InputError("task.kind", kind, f"a class is imported only where the command names it: --task {kind}")
+    return config
 
 
 @dataclass(frozen=True)

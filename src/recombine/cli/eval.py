@@ -1,4 +1,4 @@
-"""`recombine eval`: examines runs."""
+"""`recombine eval` examines runs; `recombine score` scores predictions that any program made."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from recombine.checks import check_size
-from recombine.cli.arguments import OptionalInt, plain_help
+from recombine.cli.arguments import OptionalClass, OptionalInt, plain_help
 from recombine.config.schema import MOST_INFERENCE_STEPS
 from recombine.errors import InputError
 from recombine.files import check_path
@@ -28,6 +28,8 @@ class Eval:
     """Run directories, or ARCHIVE.zip/NAME for a run in an archive."""
     model: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
     """package.module:Class, for runs of a custom model."""
+    task: OptionalClass = None
+    """package.module:Class, for runs of a custom task."""
     threads: OptionalInt = None
     """Number of threads. Default: all cores."""
     inference_steps: OptionalInt = None
@@ -53,10 +55,13 @@ class Eval:
         from recombine.run.load import load_model
         from recombine.run.signals import run_interruptibly
         from recombine.storage.reader import read_run
+        from recombine.task.custom_task import import_task
         from recombine.terminal.scorecard import print_examined
 
         if self.model:
             import_model(self.model)
+        if self.task:
+            import_task(self.task)
         # Read all runs before the first is measured, so that errors come early.
         runs = [read_run(source, scorecard=not source.has_parameters()) for source in sources]
         trained = []
@@ -86,6 +91,46 @@ class Eval:
             return
         for path, one in zip(self.runs, examined, strict=True):
             print_examined(str(path), one)
+
+
+@dataclass(frozen=True)
+class Score:
+    """Score predictions that any program made for a file of episodes, beside the references on the same episodes."""
+
+    predictions: tyro.conf.Positional[Path]
+    """An .npz file with `prediction` (one number per episode) and `digest` (that of the file of episodes)."""
+    episodes: Path
+    """The .npz file of episodes, from `recombine task sample`."""
+    task: OptionalClass = None
+    """package.module:Class, for episodes of a custom task."""
+    no_references: bool = False
+    """Leave out the references, which take longer than the scores."""
+    json: bool = False
+    """Print JSON."""
+
+    def run(self) -> None:
+        check_path("predictions", self.predictions)
+        check_path("episodes", self.episodes)
+        from recombine.run.machine import prepare
+
+        prepare()
+        from recombine.exam.episode_file import read_episode_file
+        from recombine.exam.prediction_file import read_predictions
+        from recombine.exam.score import score_file
+        from recombine.task.custom_task import import_task
+
+        if self.task:
+            import_task(self.task)
+        file = read_episode_file(self.episodes)
+        found = score_file(read_predictions(self.predictions, file), file, not self.no_references)
+        if self.json:
+            from recombine.record.codec import plain
+
+            print_json(plain(found))
+            return
+        from recombine.terminal.exam import print_exam
+
+        print_exam(str(self.predictions), found)
 
 
 def _one_run(path: Path) -> "RunSource":

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from recombine.cli.arguments import plain_help
+from recombine.cli.arguments import OptionalClass, plain_help
 from recombine.errors import InputError
 from recombine.terminal.output import print_line
 
@@ -24,6 +24,8 @@ class Export:
     """Include the trained parameters (model.safetensors), which `eval` and `serve` need to run the model."""
     model: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
     """package.module:Class, for runs of a custom model."""
+    task: OptionalClass = None
+    """package.module:Class, for runs of a custom task."""
 
     def run(self) -> None:
         if not self.runs:
@@ -39,6 +41,10 @@ class Export:
         prepare()
         if self.model:
             import_model(self.model)
+        if self.task:
+            from recombine.task.custom_task import import_task
+
+            import_task(self.task)
         found = {path: require_runs(path) for path in self.runs}
         runs = [run for path in self.runs for run in found[path]]
         # Export the list of a sweep only with the whole sweep; otherwise it would list runs that are missing.

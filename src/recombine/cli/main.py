@@ -15,7 +15,7 @@ import tyro
 from recombine import __version__
 from recombine.cli.bench import Bench
 from recombine.cli.construct import Construct
-from recombine.cli.eval import Eval
+from recombine.cli.eval import Eval, Score
 from recombine.cli.export import Export
 from recombine.cli.report import Report
 from recombine.cli.reproduce import Reproduce
@@ -41,6 +41,7 @@ Command = (
     Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Eval, tyro.conf.subcommand("eval")]
+    | Annotated[Score, tyro.conf.subcommand("score")]
     | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Task, tyro.conf.subcommand("task")]
     | Annotated[Construct, tyro.conf.subcommand("construct")]
@@ -91,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parse(
     arguments: list[str],
-) -> Reproduce | Train | Eval | Report | Task | Construct | Sweep | Export | Serve | Bench:
+) -> Reproduce | Train | Eval | Score | Report | Task | Construct | Sweep | Export | Serve | Bench:
     """The command that the arguments name. Raises a one-line UsageError if they cannot be parsed."""
     markers = (tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
     description = "Can an in-context learner recombine what it knows? (--version prints the version.)"

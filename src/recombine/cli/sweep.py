@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from recombine.checks import check_seed, check_size
-from recombine.cli.arguments import Executor, OptionalInt, OptionalPath, plain_help
+from recombine.cli.arguments import Executor, OptionalClass, OptionalInt, OptionalPath, plain_help
 from recombine.cli.jobs import execute_jobs, headline
 from recombine.cli.report import default_report
 from recombine.config.preset import Preset
-from recombine.config.schema import SHIPPED
+from recombine.config.schema import SHIPPED, custom_task
 from recombine.errors import Failed, InputError
 from recombine.files import check_path
 from recombine.jobs.grid import NAMED, read_grid, sweep_runs
@@ -33,6 +33,8 @@ class Run:
     """paper-transformer or paper-hypertransformer (Table 3), or a TOML file with a table [grid]."""
     model: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
     """package.module:Class: a custom model that the grid names in model.kind."""
+    task: OptionalClass = None
+    """package.module:Class: a custom task that the grid names in task.kind."""
     preset: Preset = "quick"
     """The preset that the grid changes."""
     seed: int = 0
@@ -65,6 +67,12 @@ class Run:
             import_model(self.model)
             for config in [run.config for run in runs if run.config.model.kind == self.model][:1]:
                 check_custom(config)
+        if self.task:
+            from recombine.task.custom_task import check_custom_task, import_task
+
+            import_task(self.task)
+            for config in [run.config for run in runs if run.config.task.kind == self.task][:1]:
+                check_custom_task(config.task)
         assert self.grid is not None
         out = self.out or Path("runs") / f"sweep-{Path(self.grid).stem}-{self.preset}"
         self.where.check(out, self.dry_run)
@@ -100,6 +108,10 @@ class Run:
             raise InputError("model", self.model, "no run of the grid uses it; name it in model.kind")
         for kind in {run.config.model.kind for run in runs if ":" in run.config.model.kind} - {self.model, *SHIPPED}:
             raise InputError("model.kind", kind, f"a class is imported only where the command names it: --model {kind}")
+        if self.task and all(custom_task(run.config) != self.task for run in runs):
+            raise InputError("task", self.task, "no run of the grid uses it; name it in task.kind")
+        for kind in {kind for run in runs if (kind := custom_task(run.config))} - {self.task}:
+            raise InputError("task.kind", kind, f"a class is imported only where the command names it: --task {kind}")
         return runs[: self.max_runs]
 
     def _train(self, runs: "list[SweepRun]", out: Path, stop: "StopSignal") -> dict[str, str]:

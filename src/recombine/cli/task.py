@@ -8,10 +8,11 @@ import tyro
 
 from recombine import paper
 from recombine.checks import LARGEST_COUNT, check_seed, check_size
-from recombine.cli.arguments import OptionalPath, plain_help
+from recombine.cli.arguments import OptionalClass, OptionalPath, name_task, plain_help
+from recombine.errors import InputError
 from recombine.files import check_output
 from recombine.support.parse import MOST_MODULES, parse_support
-from recombine.support.split import Split
+from recombine.support.split import Sampled
 from recombine.terminal.output import note, print_json, print_line
 
 
@@ -88,37 +89,56 @@ class Sample:
     """connected, disconnected, connected+, K-hot, K-hot:M, masks such as 110,011, or a file of masks."""
     held_out: Annotated[str | None, tyro.conf.arg(metavar="MASKS")] = None
     """Masks to hold out. Default: all other masks with as many active modules."""
-    split: Split = "in_dist"
-    """ood: held-out masks; control: a fresh teacher per episode; control_modules: fresh modules, the same readout."""
+    split: Sampled = "in_dist"
+    """ood: held-out masks; control: a fresh teacher per episode; control_modules: fresh modules, the same readout;
+    novel: held-out tasks with many queries each; all: every split that a model is scored on."""
     episodes: int = 1000
-    """Number of episodes."""
+    """Number of episodes of each split. novel has 200 contexts, each with 40 queries or more."""
     length: int = 32
     """N: the number of context pairs, plus one for the query."""
     input_dim: int = paper.INPUT_DIM
     """d: size of an input x."""
     hidden_dim: int = paper.HIDDEN_DIM
     """h: number of the teacher's hidden units."""
+    task: OptionalClass = None
+    """package.module:Class, a task of your own. Default: the paper's."""
+    set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FIELD=VALUE ...")] = ()
+    """Variations of the task, such as task.activation=even task.label_noise=0.1."""
     seed: int = 0
     """Determines the teacher and the episodes."""
 
     def run(self) -> None:
-        from recombine.config.schema import TaskConfig
+        from recombine.config.schema import Config, TaskConfig
+        from recombine.config.toml import override, parse_changes
 
         check_output("out", self.out, (".npz",))
         check_size("episodes", self.episodes, most=LARGEST_COUNT)
         check_size("length", self.length, least=2)
         check_seed("seed", self.seed)
         support = parse_support(self.support, self.held_out)
-        support.masks_of(self.split)  # refuses `ood` if no mask is held out
-        task = TaskConfig(support, self.input_dim, self.hidden_dim, self.length)
+        support.masks_of("ood" if self.split == "novel" else self.split)  # refuses `ood` if no mask is held out
+        changes = parse_changes(self.set)
+        for name in changes:
+            if name != "task":
+                raise InputError("set", name, "episodes depend on fields of the task alone, such as task.activation")
+        config = Config(task=TaskConfig(support, self.input_dim, self.hidden_dim, self.length))
+        config = name_task(config, self.task)  # before the changes: they may set its options
+        task = name_task(override(config, changes), self.task).task
         from recombine.run.machine import check_memory
 
         check_memory()
-        from recombine.task.episode_file import sample_dataset, save_dataset
+        if self.task is not None:
+            from recombine.task.custom_task import check_custom_task, import_task
 
-        arrays = sample_dataset(task, self.split, self.episodes, self.seed)
-        save_dataset(self.out, arrays)
-        print_line(f"{self.out}: {', '.join(f'{name} {array.shape}' for name, array in arrays.items())}")
+            import_task(self.task)
+            check_custom_task(task)
+        from recombine.exam.array_archive import save_arrays
+        from recombine.exam.episode_file import identify, sample_file
+
+        arrays = sample_file(identify(task, self.split, self.episodes, self.seed))
+        save_arrays(self.out, arrays)
+        print_line(f"{self.out}: {', '.join(f'{name} {array.shape}' for name, array in arrays.items() if array.shape)}")
+        print_line(f"digest {arrays['digest']}")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from recombine.cli.arguments import OptionalInt, OptionalPath, plain_help
+from recombine.cli.arguments import OptionalClass, OptionalInt, OptionalPath, name_task, plain_help
 from recombine.config.preset import Preset, preset_config
 from recombine.config.schema import SHIPPED, Config, CustomModelConfig, field_names
 from recombine.config.toml import Tables, config_tables, override, parse_changes, write_toml
@@ -29,7 +29,10 @@ class Train:
     """Train one model, measure it during training, and store it in a run directory. The same command resumes."""
 
     model: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
-    """transformer, hypertransformer, or package.module:Class. Default: that of the configuration, or transformer."""
+    """transformer, hypertransformer, bottleneck, linear-attention, deep-set, recurrent, gated-attention, perceiver, or
+    package.module:Class. Default: that of the configuration, or transformer."""
+    task: OptionalClass = None
+    """package.module:Class, a task of your own. Default: the paper's."""
     preset: Annotated[Preset | None, tyro.conf.arg(metavar="{smoke,quick,paper}")] = None
     """paper: the paper's settings, hours. quick: smaller tasks and models, minutes. smoke: a test that it runs.
     Default: quick, or the configuration of the run in --out."""
@@ -77,6 +80,11 @@ class Train:
 
             import_model(config.model.kind)
             check_custom(config)
+        if self.task is not None:
+            from recombine.task.custom_task import check_custom_task, import_task
+
+            import_task(self.task)
+            check_custom_task(config.task)
         options = RunOptions(self.devices, self.save_every, self.stop_at, self.resume_anyway)
         last = run_interruptibly(lambda stop: show_progress(config, out, options, stop, self.track), note)
         self._print(config, out, last)
@@ -93,10 +101,15 @@ class Train:
             raise InputError("model.kind", kind, f"a class is imported only where the command names it: --model {kind}")
         own = self._own_config(kinds)
         config = preset_config(self.preset or DEFAULT, kind) if own is None else own
+        if self.task is not None:  # before the tables: they may set its options
+            config = name_task(config, self.task)
         for table in tables:
             config = override(config, table)
+        if self.task not in (None, config.task.kind):
+            raise InputError("task", self.task, f"the configuration names {config.task.kind}; leave one of them out")
         if self.seed is not None and "seed" in tables[1]:
             raise InputError("seed", self.seed, f"--set says {tables[1]['seed']}; leave one of them out")
+        config = name_task(config, self.task)  # refuses a class that only a file names
         return config if self.seed is None else replace(config, seed=self.seed)
 
     def _own_config(self, kinds: list[str]) -> Config | None:

@@ -2,21 +2,26 @@
 
 from typing import Literal, get_args
 
-from recombine.config.schema import MODEL_CONFIGS, Config
+from recombine.config.schema import BASELINES, MODEL_CONFIGS, Config
 from recombine.config.toml import Tables, default_model, override
 from recombine.errors import InputError
 
 Preset = Literal["smoke", "quick", "paper"]
+SMALLER = ("hypertransformer", BASELINES["perceiver"])  # half as wide, as in Table 3
+SIZED = tuple(kind for name, kind in BASELINES.items() if name != "bottleneck")  # whose runs are of its own sizes
 
 
 def preset_config(preset: Preset, kind: str) -> Config:
-    """A preset's configuration for one of the two models, or for a custom model (whose sizes it leaves alone).
+    """A preset's configuration for a model. It sets the width of the paper's two models and of most baselines, and
+    leaves the sizes of a custom model alone.
 
     paper: Tables 2 and 3. quick: small enough to train in minutes. smoke: a few seconds, to test that everything runs.
     """
     model = default_model(kind)  # refuses what is not a kind, not even a word
-    changes = _changes(preset, kind)
-    if kind not in MODEL_CONFIGS:
+    kind, changes = model.kind, _changes(preset, model.kind)
+    if kind in SIZED and "model" in changes:
+        changes["model"] = {"options": changes["model"]}
+    elif kind not in MODEL_CONFIGS:
         changes.pop("model", None)
     return override(Config(model=model), changes)
 
@@ -28,7 +33,7 @@ def _changes(preset: Preset, kind: str) -> Tables:
         case "quick":
             return {
                 "task": {"input_dim": 8, "hidden_dim": 8, "episode_length": 16},
-                "model": {"embed_dim": 64 if kind == "transformer" else 32},
+                "model": {"embed_dim": 32 if kind in SMALLER else 64},
                 "optimizer": {"num_steps": 10_000},
                 "measure": {"episodes": 1_600},
             }

@@ -4,9 +4,10 @@ Every choice that the paper leaves open and that changes a run is a field here; 
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from math import isfinite
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from recombine import paper
 from recombine.checks import LARGEST_COUNT, check_bool, check_choice, check_number, check_seed, check_size
@@ -16,10 +17,44 @@ from recombine.support.parse import parse_support
 from recombine.support.support import Support, paper_support
 
 ModelKind = Literal["transformer", "hypertransformer"]
-# Our own classes beside the paper's: importable even if the command does not name them.
-SHIPPED = ("recombine.model.bottleneck:Bottleneck", "recombine.model.hypernetwork:Hypernetwork")
+Activation = Literal["gelu", "relu", "even"]
+InputDistribution = Literal["uniform", "normal", "sphere"]
+# Our own classes by their short names: importable even if the command does not name them.
+BASELINES: dict[str, str] = {
+    "bottleneck": "recombine.model.bottleneck:Bottleneck",
+    "hypernetwork": "recombine.model.hypernetwork:Hypernetwork",
+    "linear-attention": "recombine.model.baseline.linear_attention:LinearAttention",
+    "deep-set": "recombine.model.baseline.deep_set:DeepSet",
+    "recurrent": "recombine.model.baseline.recurrent:Recurrent",
+    "gated-attention": "recombine.model.baseline.gated_attention:GatedAttention",
+    "perceiver": "recombine.model.baseline.perceiver:Perceiver",
+}
+SHIPPED = tuple(BASELINES.values())
 MOST_INFERENCE_STEPS = 100  # each is compiled
 RESERVED = ("transformer", "hypertransformer", "informed")  # labels of our own models: reports identify models by label
+HYPERNETWORK = "hypernetwork"  # the paper's teacher
+VARIATIONS = ("activation", "num_layers", "weight_scale", "label_noise", "input_distribution", "kind", "options")
+
+
+def full_kind(kind: Any) -> Any:
+    """The class of a baseline that is named by its short name. Everything else is left as it is."""
+    return BASELINES.get(kind, kind) if isinstance(kind, str) else kind
+
+
+def check_class(field: str, kind: Any, *others: str) -> None:
+    if not isinstance(kind, str) or not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", kind):
+        raise InputError(field, kind, " or ".join([*others, "package.module:Class"]))
+
+
+def check_options(field: str, pairs: Sequence[tuple[str, Any]]) -> tuple[tuple[str, Any], ...]:
+    """The options of a user's class, as sorted pairs, so that a configuration is hashable."""
+    options = dict(pairs)
+    for name, value in options.items():
+        if not isinstance(value, str | bool | int | float):
+            raise InputError(f"{field}.{name}", value, "a string, a number or a truth value")
+        if isinstance(value, float) and not isfinite(value):
+            raise InputError(f"{field}.{name}", value, "must be finite")
+    return tuple(sorted(options.items()))
 
 
 @dataclass(frozen=True)
@@ -30,6 +65,14 @@ class TaskConfig:
     input_dim: int = paper.INPUT_DIM
     hidden_dim: int = paper.HIDDEN_DIM
     episode_length: int = 32  # N, the query included
+    # Variations of the paper's task.
+    activation: Activation = "gelu"  # of the teacher's network; even: gelu(u) + gelu(−u)
+    num_layers: int = 1  # hidden layers of the teacher's network, all of them made of modules
+    weight_scale: float = 1.0  # the operator norm of every layer's weights
+    label_noise: float = 0.0  # standard deviation of the noise on the labels of the context
+    input_distribution: InputDistribution = "uniform"  # every entry has mean 0 and variance 1
+    kind: str = HYPERNETWORK  # or a class of the user's, package.module:Class
+    options: tuple[tuple[str, Any], ...] = ()  # of that class
 
     def __post_init__(self) -> None:
         if not isinstance(self.support, Support):
@@ -38,9 +81,41 @@ class TaskConfig:
         check_size("task.hidden_dim", self.hidden_dim)
         check_size("task.episode_length", self.episode_length, least=2)  # a query, and at least one context pair
 
+        check_choice("task.activation", self.activation, *get_args(Activation))
+        check_size("task.num_layers", self.num_layers, most=64)
+        check_number("task.weight_scale", self.weight_scale, above=0.0)
+        check_number("task.label_noise", self.label_noise, least=0.0)
+        check_choice("task.input_distribution", self.input_distribution, *get_args(InputDistribution))
+        if self.kind != HYPERNETWORK:
+            check_class("task.kind", self.kind, HYPERNETWORK)
+            for name in ("activation", "num_layers", "weight_scale"):
+                if name in self.variation:
+                    wanted = f"is for the paper's teacher; {self.kind} labels inputs as it likes"
+                    raise InputError(f"task.{name}", getattr(self, name), wanted)
+        elif self.options:
+            raise InputError("task.options", dict(self.options), "are for a class of your own: --task")
+        object.__setattr__(self, "options", check_options("task.options", self.options))
+
     @property
     def num_modules(self) -> int:
         return self.support.num_modules
+
+    @property
+    def variation(self) -> dict[str, Any]:
+        """The fields in which the task differs from the paper's, besides its support and its sizes."""
+        defaults = {f.name: f.default for f in fields(self) if f.name in VARIATIONS}
+        found = {name: getattr(self, name) for name, default in defaults.items() if getattr(self, name) != default}
+        return found | ({"options": dict(self.options)} if self.options else {})
+
+    @property
+    def described(self) -> str:
+        """The sizes, and how the task differs from the paper's: 'N = 16, d = 8, h = 8, activation = even'."""
+        sizes = {"N": self.episode_length, "d": self.input_dim, "h": self.hidden_dim}
+        return ", ".join(f"{name.replace('_', ' ')} = {value}" for name, value in (sizes | self.variation).items())
+
+    @property
+    def is_paper(self) -> bool:
+        return not self.variation
 
 
 @dataclass(frozen=True)
@@ -131,17 +206,10 @@ class CustomModelConfig:
     options: tuple[tuple[str, Any], ...] = ()  # a table, stored as sorted pairs so that a configuration is hashable
 
     def __post_init__(self) -> None:
-        if not isinstance(self.kind, str) or not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", self.kind):
-            raise InputError("model.kind", self.kind, "package.module:Class")
+        check_class("model.kind", self.kind)
         if self.label in RESERVED:
             raise InputError("model.kind", self.kind, f"Recombine has its own model {self.label}; rename the class")
-        options = dict(self.options)
-        for name, value in options.items():
-            if not isinstance(value, str | bool | int | float):
-                raise InputError(f"model.options.{name}", value, "a string, a number or a truth value")
-            if isinstance(value, float) and not isfinite(value):
-                raise InputError(f"model.options.{name}", value, "must be finite")
-        object.__setattr__(self, "options", tuple(sorted(options.items())))
+        object.__setattr__(self, "options", check_options("model.options", self.options))
 
     @property
     def label(self) -> str:
@@ -255,6 +323,11 @@ def field_names() -> dict[str, list[str]]:
         name: list(dict.fromkeys(field.name for kind in kinds for field in fields(kind)))
         for name, kinds in groups.items()
     }
+
+
+def custom_task(config: Config) -> str | None:
+    """The class of a custom task, `package.module:Class`; None for the paper's."""
+    return None if config.task.kind == HYPERNETWORK else config.task.kind
 
 
 def custom_model(config: Config) -> str | None:

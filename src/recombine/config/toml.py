@@ -10,7 +10,16 @@ from typing import Any, cast, get_args, get_type_hints
 
 import tomli_w
 
-from recombine.config.schema import MODEL_CONFIGS, Config, CustomModelConfig, ModelConfig, ModelKind
+from recombine.config.schema import (
+    BASELINES,
+    MODEL_CONFIGS,
+    VARIATIONS,
+    Config,
+    CustomModelConfig,
+    ModelConfig,
+    ModelKind,
+    full_kind,
+)
 from recombine.errors import InputError, suggestion
 from recombine.files import read_named
 from recombine.support.parse import parse_support, unparse_support
@@ -30,7 +39,7 @@ def override(config: Config, data: Mapping[str, Any]) -> Config:
     """The configuration with the given fields changed. Unknown fields are errors that suggest the right one."""
     data = dict(data)
     if isinstance(model := data.get("model"), Mapping) and "kind" in model:
-        kind = model["kind"]
+        kind = full_kind(model["kind"])
         data["model"] = {name: value for name, value in model.items() if name != "kind"}
         if kind != config.model.kind:
             optimizer = dataclasses.replace(config.optimizer, weight_decay=None)  # its value in Table 3
@@ -52,19 +61,26 @@ def _with_latent_dim(config: Config, data: Tables) -> Tables:
 
 
 def default_model(kind: Any) -> ModelConfig:
-    """The configuration of one of the paper's two models, with the sizes of Table 3, or of a custom model."""
+    """The configuration of one of the paper's two models, with the sizes of Table 3, of a baseline or of a custom
+    model."""
+    kind, names = full_kind(kind), [*MODEL_CONFIGS, *BASELINES]
     if isinstance(kind, str) and ":" in kind:
         return CustomModelConfig(kind)
     if not isinstance(kind, str) or kind not in MODEL_CONFIGS:
-        hint = suggestion(kind, list(MODEL_CONFIGS)) if isinstance(kind, str) else ""
-        raise InputError("model.kind", kind, f"one of {', '.join(MODEL_CONFIGS)}, or package.module:Class{hint}")
+        hint = suggestion(kind, names) if isinstance(kind, str) else ""
+        raise InputError("model.kind", kind, f"one of {', '.join(names)}, or package.module:Class{hint}")
     return MODEL_CONFIGS[cast(ModelKind, kind)]()
 
 
 def config_tables(config: Config) -> Tables:
-    """The complete configuration as nested tables. Unset fields are left out: TOML has no null."""
+    """The complete configuration as nested tables. Unset fields are left out: TOML has no null.
+
+    So are the task's variations where they have the paper's value: runs of the paper's task are stored as they were
+    before there were any.
+    """
     data = dataclasses.asdict(config)
-    data["task"]["support"] = unparse_support(config.task.support)
+    task = {name: value for name, value in data["task"].items() if name not in VARIATIONS}
+    data["task"] = task | {"support": unparse_support(config.task.support)} | config.task.variation
     data["model"] = {"kind": config.model.kind, **data["model"]}
     if isinstance(config.model, CustomModelConfig):
         data["model"]["options"] = dict(config.model.options)
@@ -155,7 +171,7 @@ def _override(config: Any, data: Mapping[str, Any], prefix: str) -> Any:
         current = getattr(config, name)
         if isinstance(current, Support):
             changes[name] = parse_support(value)
-        elif path == "model.options":
+        elif path in ("model.options", "task.options"):
             if not isinstance(value, Mapping):
                 raise InputError(path, value, "a table of options")
             changes[name] = tuple((dict(current) | dict(value)).items())

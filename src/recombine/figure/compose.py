@@ -78,11 +78,11 @@ def draw_figure(study: Study, name: str, support: str | None = None, columns: in
 def _settings(study: Study) -> list[str]:
     """A line with the sizes and the number of steps, if all runs share them."""
     tasks = [run.config.task for run in study.runs]
-    sizes = {(task.episode_length, task.input_dim, task.hidden_dim) for task in tasks}
+    sizes = {task.described for task in tasks}
     steps = {run.num_steps for run in study.runs}
     if len(sizes) != 1 or len(steps) != 1:
         return []
-    return ["{3:,} steps, N = {0}, d = {1}, h = {2}".format(*sizes.pop(), steps.pop())]
+    return [f"{steps.pop():,} steps, {sizes.pop()}"]
 
 
 def _below(panel: Panel, means: Rows) -> list[str]:

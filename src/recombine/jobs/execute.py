@@ -34,6 +34,10 @@ def _execute(job: Job, stop: StopSignal, tell: Tell) -> None:
 
     if job.custom:
         import_model(job.custom)
+    if job.custom_task:
+        from recombine.task.custom_task import import_task
+
+        import_task(job.custom_task)
     configs = [override(Config(), parse_toml(part.config, "job")) for part in job.parts]
     paths = [Path(part.path) for part in job.parts]
 

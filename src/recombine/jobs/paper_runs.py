@@ -7,11 +7,11 @@ from typing import Any
 
 from recombine import paper
 from recombine.config.preset import Preset, preset_config
-from recombine.config.schema import MODEL_CONFIGS, SHIPPED, Config, CustomModelConfig
+from recombine.config.schema import BASELINES, MODEL_CONFIGS, Config, CustomModelConfig
 from recombine.config.toml import override
 from recombine.errors import InputError
 
-BOTTLENECK = SHIPPED[0]
+BOTTLENECK = BASELINES["bottleneck"]
 CUSTOM = "custom"  # the name of the table with changes to the custom model
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from recombine.config.schema import Config, custom_model
+from recombine.config.schema import Config, custom_model, custom_task
 from recombine.config.toml import config_tables, differences, write_toml
 from recombine.errors import InputError
 from recombine.jobs.protocol import After, Job, JobPart
@@ -32,7 +32,8 @@ def jobs_to_do(
         if references not in jobs and missing_references(out, config):
             title = f"references {Path(references).stem}"
             parts = (JobPart(write_toml(config), str(out / REFERENCES)),)
-            jobs[references] = Job(name=title, kind="references", parts=parts, custom=custom_model(config))
+            model, task = custom_model(config), custom_task(config)
+            jobs[references] = Job(name=title, kind="references", parts=parts, custom=model, custom_task=task)
         path = out / name
         if not (is_done(DirectorySource(path)) and all(_measured(path, kind, config) for kind in after)):
             jobs[name] = Job(
@@ -40,6 +41,7 @@ def jobs_to_do(
                 kind="train",
                 parts=(JobPart(write_toml(config), str(path)),),
                 custom=custom_model(config),
+                custom_task=custom_task(config),
                 resume_anyway=resume_anyway,
                 after=after,
                 shape=_shape(config),

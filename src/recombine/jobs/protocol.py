@@ -34,6 +34,8 @@ class Job(Record, frozen=True, kw_only=True, omit_defaults=True):
     parts: tuple[JobPart, ...]
     custom: str | None = None
     """The class to import, if the model is a custom model."""
+    custom_task: str | None = None
+    """The class to import, if the task is a custom task."""
     resume_anyway: bool = False
     after: tuple[After, ...] = ()
     shape: str | None = None

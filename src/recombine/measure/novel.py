@@ -86,7 +86,7 @@ def measure_snapshot_novel(config: Config, model: Model, tasks: NovelTasks) -> N
 def novel_tasks(config: Config, teacher: Teacher, most_episodes: int | None = None) -> NovelTasks:
     """The held-out tasks of a run's seed. With a limit, the first of the same tasks."""
     task = config.task
-    x = sample_input(stream_key(config.seed, Stream.novel), (NUM_INPUTS, task.input_dim))
+    x = sample_input(stream_key(config.seed, Stream.novel), (NUM_INPUTS, task.input_dim), task.input_distribution)
     functions = np.asarray(_label_inputs(draw_tasks(config.seed, teacher, task.support), x), np.float64)
     span, finer = span_of(functions, EXPLAINED), span_of(functions, FINER)
     num_queries = max(LEAST_QUERIES, 2 * finer.shape[1])

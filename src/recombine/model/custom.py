@@ -5,10 +5,7 @@ directory names a class that the command line does not, the run is refused.
 """
 
 import inspect
-import traceback
 from collections.abc import Callable, Sequence
-from importlib import import_module
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -17,50 +14,36 @@ import jax.numpy as jnp
 import numpy as np
 
 from recombine.code_digest import model_digest
-from recombine.config.schema import SHIPPED, Config, CustomModelConfig
+from recombine.config.schema import SHIPPED, Config, CustomModelConfig, full_kind
 from recombine.errors import InputError
 from recombine.model.fast import fast_forward
-from recombine.model.import_user_module import ForeignName, import_named
 from recombine.model.interface import Output, Trace
 from recombine.model.trunk import TrunkModel
 from recombine.model.weights import named_arrays
 from recombine.numerics import exact_jit
+from recombine.user_class import check_arguments, import_class, short_error
 
 _imported: dict[str, Callable[..., Any]] = {}
 
 
 def import_model(kind: str) -> CustomModelConfig:
     """Import `package.module:Class` from the current directory, or else from wherever Python finds it."""
+    kind = full_kind(kind)
     config = CustomModelConfig(kind)
-    module_name, _, class_name = kind.partition(":")
-    try:
-        module = import_module(module_name) if kind in SHIPPED else import_named(module_name)
-        found = getattr(module, class_name)
-    except ForeignName as error:
-        raise InputError("model", kind, str(error)) from error
-    except (Exception, SystemExit) as error:  # any error in the user's module is reported to the user
-        hint = "; without .py" if module_name.endswith(".py") else ""
-        raise InputError("model", kind, f"cannot be imported ({_short(error)}){hint}") from error
-    return _register(config, found)
+    return _register(config, import_class("model", kind, config, installed=kind in SHIPPED))
 
 
 def register_model(found: Any) -> CustomModelConfig:
     """Make a class known that the caller has already, as one that is defined in a notebook."""
     if not isinstance(found, type):
         raise InputError("model", found, "a class, a name such as transformer, or package.module:Class")
-    return _register(CustomModelConfig(f"{found.__module__}:{found.__name__}"), found)
+    config = CustomModelConfig(f"{found.__module__}:{found.__name__}")
+    check_arguments("model", config.kind, found, config)
+    return _register(config, found)
 
 
 def _register(config: CustomModelConfig, found: Any) -> CustomModelConfig:
     kind = config.kind
-    if not callable(found):
-        raise InputError("model", kind, "is not a class")
-    try:
-        inspect.signature(found).bind(config, key=None)
-    except TypeError as error:
-        raise InputError("model", kind, f"cannot be built by Class(config, key=key): {error}") from error
-    except ValueError:  # some classes written in C have no signature
-        pass
     if _imported.get(kind, found) is not found:  # defined anew, in a notebook: programs of the old class are forgotten
         jax.clear_caches()
         model_digest.cache_clear()
@@ -87,7 +70,7 @@ def check_custom(config: Config) -> None:
     except InputError:
         raise
     except (Exception, SystemExit) as error:
-        raise InputError("model", kind, f"cannot be built ({_short(error)}); {where}") from error
+        raise InputError("model", kind, f"cannot be built ({short_error(error)}); {where}") from error
     if not isinstance(model, eqx.Module):
         raise InputError("model", kind, f"builds a {type(model).__name__}, not an equinox.Module")
     if not any(eqx.is_inexact_array(leaf) for leaf in jax.tree.leaves(model)):
@@ -105,7 +88,7 @@ def check_custom(config: Config) -> None:
         inspect.signature(model).bind(*inputs)
         output = eqx.filter_eval_shape(model, *inputs)
     except (Exception, SystemExit) as error:
-        raise InputError("model", kind, f"cannot be called ({_short(error)}); {where}") from error
+        raise InputError("model", kind, f"cannot be called ({short_error(error)}); {where}") from error
     if not isinstance(output, Output):
         found = "an array" if hasattr(output, "shape") else f"a {type(output).__name__}"
         raise InputError("model", kind, f"returns {found}; it must return Output(y, Trace())")
@@ -115,7 +98,7 @@ def check_custom(config: Config) -> None:
     try:
         found = _differentiate(model, inputs)
     except Exception as error:
-        raise InputError("model", kind, f"cannot be differentiated ({_short(error)})") from error
+        raise InputError("model", kind, f"cannot be differentiated ({short_error(error)})") from error
     if not np.isfinite(found.y):
         raise InputError("model", kind, f"predicts {found.y} before it is trained; it must be a finite number")
     if not any(np.any(leaf) for leaf in jax.tree.leaves(found.gradient)):
@@ -161,7 +144,7 @@ def _check_repeated(config: Config, model: Any, inputs: Sequence[jax.Array], fou
         again = _build(config)
         found_again = _differentiate(again, inputs)
     except (Exception, SystemExit) as error:
-        raise InputError("model", kind, f"cannot be built and called a second time ({_short(error)})") from error
+        raise InputError("model", kind, f"cannot be built and called a second time ({short_error(error)})") from error
     if different := _first_difference(model, again):
         expected = "draw parameters from the key that is given, with jax.random alone"
         raise InputError("model", kind, f"built twice with one key, its {different} differs: {expected}")
@@ -198,21 +181,13 @@ def _check_trace(kind: str, model: Any, trace: Any, query_x: jax.Array) -> None:
     try:
         y = eqx.filter_eval_shape(lambda model, z: model.execute(z, query_x), model, trace.latent)
     except Exception as error:
-        raise InputError("model", kind, f"execute(latent, x) cannot be called ({_short(error)})") from error
+        raise InputError("model", kind, f"execute(latent, x) cannot be called ({short_error(error)})") from error
     if _shape(y) != ():
         raise InputError("model", kind, f"execute(latent, x) gives shape {_shape(y)}; it must be one number, ()")
 
 
 def _shape(value: Any) -> Any:
     return getattr(value, "shape", None)
-
-
-def _short(error: BaseException) -> str:
-    """The type of an error, its first line (JAX's messages fill a page), and the user's line that caused it."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if not any(part in f.filename for part in ("site-packages", "recombine", "<frozen"))]
-    where = f", {Path(own[-1].filename).name} line {own[-1].lineno}" if own else ""
-    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}{where}"
 
 
 def _two_episodes(config: Config, model: Any) -> tuple[jax.Array, jax.Array, jax.Array]:

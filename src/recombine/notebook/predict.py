@@ -10,7 +10,7 @@ from jax import Array
 from recombine.config.schema import Config
 from recombine.errors import InputError
 from recombine.measure.evaluated import EvaluatedModel
-from recombine.measure.module_recovery import execute_many, fit_map, scaled_latent
+from recombine.measure.latent.module_recovery import execute_many, fit_map, scaled_latent
 from recombine.measure.predict import forward_episodes
 from recombine.measure.r2 import score
 from recombine.model.interface import LatentModel, Model
@@ -84,7 +84,7 @@ def _mapped(
     """The teacher's latents as the model would write them."""
     if which not in ("true", "wrong"):
         raise InputError("latent", which, "true, wrong, or an array")
-    if episodes.teacher.theta.ndim != 3:
+    if episodes.split in CONTROL_SPLITS:
         raise InputError("episodes", episodes.split, "each has a teacher of its own, which the model does not know")
     evaluated = EvaluatedModel(config, model)
     inferred = evaluated.fit_output.latent

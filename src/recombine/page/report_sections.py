@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path, PurePosixPath
 
-from recombine.config.schema import CustomModelConfig
+from recombine.config.schema import VARIATIONS, CustomModelConfig
 from recombine.figure.contents import FIGURES
 from recombine.figure.panel import Panel
 from recombine.page.html import badge, html_with_band, table
@@ -234,4 +234,8 @@ def settings(study: Study) -> str:
     ):
         values = {str(field_value(run.config, field)) for run in study.runs}
         found[words] = ", ".join(f"{int(value):,}" for value in sorted(values, key=int))
+    for name in VARIATIONS:
+        values = {str(run.config.task.variation[name]) for run in study.runs if name in run.config.task.variation}
+        if values:
+            found[name.replace("_", " ")] = ", ".join(sorted(values))
     return " · ".join(f"{words} {escape(value)}" for words, value in found.items())

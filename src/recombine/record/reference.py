@@ -25,7 +25,7 @@ class ReferenceScores(Record, frozen=True, kw_only=True, omit_defaults=True):
     in_dist: Score
     ood: Score | None = None
     control: Score
-    control_modules: Score
+    control_modules: Score | None = None
     active_modules: dict[NumModules, Score]
     novel: NovelScores | None = None
 

@@ -46,6 +46,8 @@ class Identity(Record, frozen=True, kw_only=True, omit_defaults=True):
     """A digest of the code that trains and measures; empty for runs that were made before it was recorded."""
     model_sources: str = UNKNOWN
     """The same for a custom model: its module, and what that imports from the user's own directories."""
+    task_sources: str = UNKNOWN
+    """The same for a custom task."""
 
 
 class Start(Record, frozen=True, kw_only=True, omit_defaults=True):

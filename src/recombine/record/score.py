@@ -76,7 +76,8 @@ class MetricsRow(Record, frozen=True, kw_only=True, omit_defaults=True):
     in_dist: SplitScore
     ood: SplitScore | None = None
     control: SplitScore
-    control_modules: SplitScore
+    control_modules: SplitScore | None = None
+    """None for a task class that has no readout to keep."""
     probe: ProbeScores | None
     """None for a model that shows neither a residual stream nor a latent."""
     novel: NovelScores | None = None

@@ -85,8 +85,9 @@ def prepare(threads: int | None = None, devices: int = 1, compile_quickly: bool 
         jax.config.update("jax_num_cpu_devices", devices)
 
 
-def identity(devices: int = 1, vmapped: int = 1, custom: str | None = None) -> Identity:
-    """Everything besides the configuration that affects the bits of a run. `custom` is the class of a custom model."""
+def identity(devices: int = 1, vmapped: int = 1, custom: str | None = None, custom_task: str | None = None) -> Identity:
+    """Everything besides the configuration that affects the bits of a run, with the classes of a custom model and a
+    custom task."""
     import jax
 
     device = jax.devices()[0]
@@ -107,6 +108,7 @@ def identity(devices: int = 1, vmapped: int = 1, custom: str | None = None) -> I
         together=vmapped,
         sources=package_digest(*TRAINING),
         model_sources=UNKNOWN if custom is None else model_digest(custom),
+        task_sources=UNKNOWN if custom_task is None else model_digest(custom_task),
     )
 
 

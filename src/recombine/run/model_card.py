@@ -22,7 +22,8 @@ def model_card(run: StoredRun, num_parameters: int) -> str:
         "",
         f"A model of {num_parameters:,} parameters that solves regression tasks in context, trained by Recombine for "
         f"{0 if last is None else last.step:,} of {run.num_steps:,} steps. An episode has "
-        f"{task.episode_length - 1} pairs and a query, inputs of {task.input_dim} numbers, and a task composed of {task.num_modules} modules.",
+        f"{task.episode_length - 1} pairs and a query, inputs of {task.input_dim} numbers, and a task composed of "
+        f"{task.num_modules} modules.",
         "",
         "| split | tasks | R² |",
         "|---|---|---|",

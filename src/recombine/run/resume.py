@@ -63,7 +63,9 @@ def what_changed(
         before, now = (plain(msgspec.structs.replace(one, together=1)) for one in (newest.identity, identity))
         if newest.identity.sources == UNKNOWN:
             say("the run was made before runs recorded their code; the code may have changed since")
-            now = {name: value for name, value in now.items() if name not in ("sources", "model_sources")}
+            now = {
+                name: value for name, value in now.items() if name not in ("sources", "model_sources", "task_sources")
+            }
         changed |= differences({"machine": before}, {"machine": now})
     return changed
 

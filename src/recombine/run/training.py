@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from recombine.checks import check_number, check_size
-from recombine.config.schema import Config, custom_model
+from recombine.config.schema import Config, custom_model, custom_task
 from recombine.config.toml import write_toml
 from recombine.errors import InputError
 from recombine.failure import describe, out_of_memory
@@ -96,7 +96,8 @@ class Restored(NamedTuple):
 
 def restore(config: Config, directory: RunDirectory, options: RunOptions, say: Callable[[str], None]) -> Restored:
     """Find the starting point of a run. Refuses a run that cannot resume, before anything is written."""
-    started, now = time.monotonic(), identity(options.devices, options.vmapped, custom_model(config))
+    started = time.monotonic()
+    now = identity(options.devices, options.vmapped, custom_model(config), custom_task(config))
     newest = newest_checkpoint(directory, say)
     changed = what_changed(directory, newest, config, now, say)
     if changed and not options.resume_anyway:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recombine.code_digest import UNKNOWN, package_digest
+from recombine.code_digest import UNKNOWN
 from recombine.config.schema import Config
 from recombine.config.toml import Tables, parse_toml, read_toml, stored_config
 from recombine.errors import InputError
@@ -20,7 +20,7 @@ from recombine.record.sweep import Selection
 from recombine.storage import measuring_code
 from recombine.storage.archive import open_archive, split_path
 from recombine.storage.integrity import recorded
-from recombine.storage.measuring_code import REFERENCES, code_of
+from recombine.storage.measuring_code import code_of
 from recombine.storage.reference_files import stored_references
 from recombine.storage.source import (
     CONFIG,
@@ -123,7 +123,7 @@ def read_run(source: RunSource, scorecard: bool = True) -> StoredRun:
         notes.append("made by unknown code, before runs recorded their code")
     if sealed is not None and not sealed.measured_by(code_of(config, measuring_code.SCORECARD)):
         notes.append("its scorecard was measured by other code; `recombine eval` measures it again")
-    if references is not None and not references.measured_by(package_digest(*REFERENCES)):
+    if references is not None and not references.measured_by(measuring_code.references_code(config)):
         notes.append("its references were computed by other code; `recombine eval` computes them again")
     scores = None if references is None else references.value
     return StoredRun(source.path, config, rows, status, card, scores, made, tuple(notes))

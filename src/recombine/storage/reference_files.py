@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
-from recombine.code_digest import package_digest
 from recombine.config.schema import Config
 from recombine.config.toml import Tables, config_tables
 from recombine.errors import InputError
@@ -14,7 +13,7 @@ from recombine.files import NotAFile, make_directories, read_file, where_allowed
 from recombine.record.codec import BadRecord
 from recombine.record.reference import REFERENCE_NAMES, References, StoredReferences
 from recombine.record.seal import Sealed, seal, unseal
-from recombine.storage.measuring_code import REFERENCES as CODE
+from recombine.storage.measuring_code import references_code
 from recombine.storage.shared_file import Writing, remove_leftovers, replace_shared
 from recombine.storage.source import REFERENCES, DirectorySource, RunSource
 
@@ -80,7 +79,7 @@ def _completed(scores: References, directory: Path | None, config: Config, writi
     if directory is not None:
         with where_allowed():
             make_directories(directory / REFERENCES)
-            sealed = seal(StoredReferences(_depends(config), scores), package_digest(*CODE))
+            sealed = seal(StoredReferences(_depends(config), scores), references_code(config))
             replace_shared(directory / REFERENCES / reference_file(config), sealed, writing)
     return scores
 
@@ -99,7 +98,7 @@ def _usable(read: Callable[[str], bytes], config: Config, say: Say) -> Reference
         return {}
     except OSError:
         return {}
-    if found is None or found.measured_by(package_digest(*CODE)):
+    if found is None or found.measured_by(references_code(config)):
         return {} if found is None else found.value
     say(f"{REFERENCES}/{name} was computed by other code; computing it again")
     return {}

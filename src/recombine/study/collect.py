@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from recombine.config.schema import Config
+from recombine.config.schema import VARIATIONS, Config
 from recombine.config.toml import config_tables
 from recombine.errors import InputError
 from recombine.html_table import html_table
@@ -16,6 +16,7 @@ SHARED = (
     "task.input_dim",
     "task.hidden_dim",
     "task.episode_length",
+    *(f"task.{name}" for name in VARIATIONS),
     "optimizer.num_steps",
     "measure.episodes",
 )

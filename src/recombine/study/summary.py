@@ -111,8 +111,8 @@ def _title(support: str, runs: list[StoredRun]) -> str:
     measured = sorted({run.rows[-1].step for run in runs})
     so_far = f"{measured[0]:,}" + (f" to {measured[-1]:,}" if len(measured) > 1 else "")
     done = f"{steps:,} steps" if measured == [steps] else f"{so_far} of {steps:,} steps so far"
-    sizes = f"N = {task.episode_length}, d = {task.input_dim}, h = {task.hidden_dim}"
-    return f"Trained on {support}, {done} ({sizes}, seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))})"
+    shown = f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
+    return f"Trained on {support}, {done} ({task.described}, {shown})"
 
 
 def _means(columns: Sequence[Sequence[float]]) -> dict[str, float | None]:

@@ -246,7 +246,7 @@ def _control(run: StoredRun) -> float | None:
 
 
 def _control_modules(run: StoredRun) -> float | None:
-    return None if run.last is None else run.last.control_modules.r2
+    return None if run.last is None else run.last.r2("control_modules")
 
 
 def _probe(run: StoredRun) -> float | None:

@@ -10,3 +10,9 @@ EVAL_SPLITS: tuple[Split, ...] = get_args(Split)[1:]
 TEACHER_SPLITS: tuple[Split, ...] = ("in_dist", "ood")
 """The splits whose tasks are made of the teacher's own modules: they have scores by mask, and a latent to decode."""
 CONTROL_SPLITS: tuple[Split, ...] = ("control", "control_modules")
+
+FilePart = Split | Literal["novel"]
+"""A part of a file of episodes. novel: held-out tasks, each with many queries."""
+Sampled = FilePart | Literal["all"]
+"""What a file of episodes has. all: every split that a model is scored on, and the novel part."""
+SAMPLED: tuple[Sampled, ...] = (*get_args(Split), "novel", "all")

@@ -10,8 +10,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from recombine.config.schema import InputDistribution
+from recombine.task.interface import Teacher
 from recombine.task.latent import sample_latent
-from recombine.task.teacher import Teacher, init_teacher
 
 
 class Episode(eqx.Module):
@@ -35,9 +36,16 @@ class Episode(eqx.Module):
         return x, y, self.query_x
 
 
-def sample_input(key: Key[Array, ""], shape: tuple[int, ...]) -> Float[Array, "..."]:
-    """x ~ U(−√3, √3): mean 0 and standard deviation 1 in every entry."""
-    return jax.random.uniform(key, shape, jnp.float32, minval=-sqrt(3), maxval=sqrt(3))
+def sample_input(
+    key: Key[Array, ""], shape: tuple[int, ...], distribution: InputDistribution = "uniform"
+) -> Float[Array, "..."]:
+    """x ~ U(−√3, √3) in the paper. All distributions have mean 0 and standard deviation 1 in every entry."""
+    if distribution == "uniform":
+        return jax.random.uniform(key, shape, jnp.float32, minval=-sqrt(3), maxval=sqrt(3))
+    x = jax.random.normal(key, shape, jnp.float32)
+    if distribution == "normal":
+        return x
+    return sqrt(shape[-1]) * x / jnp.linalg.norm(x, axis=-1, keepdims=True)  # on the sphere of radius √d
 
 
 def sample_episode(
@@ -51,9 +59,16 @@ def sample_episode(
     mask_key, latent_key, input_key = jax.random.split(key, 3)
     mask_index = jax.random.randint(mask_key, (), 0, len(masks) if num_masks is None else num_masks, jnp.int32)
     z = sample_latent(latent_key, masks[mask_index])
-    x = sample_input(input_key, (length, teacher.theta.shape[-1]))
+    x = sample_input(input_key, (length, teacher.input_dim), teacher.input_distribution)
     y = teacher.label(z, x)
-    return Episode(x[:-1], y[:-1], x[-1], y[-1], z, mask_index)
+    return Episode(x[:-1], add_noise(key, teacher, y[:-1]), x[-1], y[-1], z, mask_index)
+
+
+def add_noise(key: Key[Array, ""], teacher: Teacher, y: Float[Array, "context"]) -> Float[Array, "context"]:
+    """The labels of an episode's context, as they are shown. The noise has its own child of the episode's key."""
+    if teacher.label_noise == 0:
+        return y
+    return y + teacher.label_noise * jax.random.normal(jax.random.fold_in(key, 3), y.shape, y.dtype)
 
 
 def sample_episodes(
@@ -84,12 +99,10 @@ def sample_control_episodes(
 
     Paper: Appendix C.2, "Random unstructured control" (app:random-control-task).
     """
-    num_modules, hidden_dim, input_dim = teacher.theta.shape
 
     def sample(key: Key[Array, ""]) -> tuple[Teacher, Episode]:
         teacher_key, episode_key = jax.random.split(key)
-        fresh = init_teacher(teacher_key, num_modules, input_dim, hidden_dim)
-        fresh = Teacher(fresh.theta, jnp.where(keep_readout, teacher.a, fresh.a))
+        fresh = teacher.redraw(teacher_key).with_readout(teacher, keep_readout)
         return fresh, sample_episode(episode_key, fresh, masks, length, num_masks)
 
     return jax.vmap(sample)(episode_keys(key, num_episodes, first))

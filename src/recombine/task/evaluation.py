@@ -6,18 +6,26 @@ For a given seed they are the same for every model and every snapshot.
 from collections.abc import Iterator
 from math import comb
 
-from recombine.config.schema import Config
+from recombine.config.schema import Config, TaskConfig
 from recombine.stream import Stream
 from recombine.support.masks import MOST_MASKS, k_hot_masks
 from recombine.support.split import EVAL_SPLITS, Split
+from recombine.task.custom_task import keeps_readout
 from recombine.task.episode import Episode
 from recombine.task.sample import sample_masks, sample_split
 from recombine.task.teacher import Teacher
 
 
 def evaluation_splits(config: Config) -> list[Split]:
-    """The splits on which a run is scored. There is no `ood` if the support holds no mask out."""
-    return [split for split in EVAL_SPLITS if split != "ood" or config.task.support.held_out]
+    """The splits on which a run is scored. There is no `ood` if the support holds no mask out, and no
+    `control_modules` if a task class has no readout to keep."""
+    return task_splits(config.task)
+
+
+def task_splits(task: TaskConfig) -> list[Split]:
+    lacking = set() if task.support.held_out else {"ood"}
+    lacking |= set() if keeps_readout(task) else {"control_modules"}
+    return [split for split in EVAL_SPLITS if split not in lacking]
 
 
 def evaluation_episodes(config: Config, teacher: Teacher, split: Split) -> tuple[Teacher, Episode]:

@@ -75,12 +75,12 @@ def _print_novel(novel: NovelScores, references: References) -> None:
     """The model, a finer span, and references, a row each."""
     rows = {"model": novel.ood, "finer span": novel.finer}
     rows |= {name: found.ood for name in NOVEL_REFERENCES if (found := references[name].novel) is not None}
-    cells = {name: _novel_cells(score) for name, score in rows.items() if score is not None}
+    cells = {name: novel_cells(score) for name, score in rows.items() if score is not None}
     title = f"the novel part of held-out tasks, {novel.ood.share:.1%} of their variance"
     print_table(title, ["slope", "R²", "error in the span"], cells)
 
 
-def _novel_cells(score: NovelScore) -> list[str]:
+def novel_cells(score: NovelScore) -> list[str]:
     return [
         f"{score.slope:.3f} ± {score.slope_error:.3f}",
         f"{score.r2:.3f} ± {score.r2_error:.3f}",

@@ -28,7 +28,7 @@ from recombine.record.number import Count, MaskName, Real
 from recombine.stream import Stream, stream_key
 from recombine.support.masks import Mask, active_modules, format_mask, k_hot_masks
 from recombine.task.episode import sample_input
-from recombine.task.teacher import Teacher, operator_norm
+from recombine.task.teacher import Teacher
 
 NUM_INPUTS = 4_000  # the number of inputs on which functions are compared
 
@@ -67,15 +67,15 @@ def measure_modules(evaluated: EvaluatedModel) -> Recovery | None:
         return None
     config, teacher = evaluated.config, evaluated.teacher
     v = scaled_latent(teacher, evaluated.fit_episodes.latent)
-    x = sample_input(stream_key(config.seed, Stream.modules), (NUM_INPUTS, config.task.input_dim))
-    return recover_modules(model, teacher, v, inferred, x, config.task.support.masks)
+    task, key = config.task, stream_key(config.seed, Stream.modules)
+    x = sample_input(key, (NUM_INPUTS, task.input_dim), task.input_distribution)
+    return recover_modules(model, teacher, v, inferred, x, task.support.masks)
 
 
 @exact_jit
 def scaled_latent(teacher: Teacher, latent: Float[Array, "E M"]) -> Float[Array, "E M"]:
     """v = z / ‖W(z)‖: the weights of the teacher's task network are linear in v."""
-    norms = jax.vmap(lambda z: operator_norm(teacher.mix(z)))(latent)
-    return latent / norms[:, None]
+    return jax.vmap(teacher.scaled)(latent)
 
 
 class AffineMap(NamedTuple):
@@ -115,7 +115,7 @@ def recover_modules(
         perfect = _label_inputs(teacher, jnp.asarray(to_v(mapped), jnp.float32), x)
         return RecoveredPair(format_mask(mask), mask in trained, explained(student, truth), explained(perfect, truth))
 
-    num_modules = len(teacher.theta)
+    num_modules = teacher.num_modules
     single = []
     for mask in k_hot_masks(num_modules, 1):
         alone, (module,) = recovered(mask), active_modules(mask)

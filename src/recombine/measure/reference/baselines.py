@@ -24,7 +24,7 @@ from recombine.support.split import Split
 from recombine.support.support import Support
 from recombine.task.episode import Episode
 from recombine.task.sample import teacher_axis
-from recombine.task.teacher import Teacher, init_teacher, task_network
+from recombine.task.teacher import HypernetworkTeacher, Teacher, Weights, init_teacher, task_network
 
 Reference = Callable[[Teacher, Episode], Float[Array, ""]]
 
@@ -54,16 +54,22 @@ def nearest_neighbours(teacher: Teacher, episode: Episode) -> Float[Array, ""]:
 
 
 def fitted_network(teacher: Teacher, episode: Episode) -> Float[Array, ""]:
-    """A task network of the teacher's size, with W and a both fitted to the context by AdamW."""
-    num_modules, hidden_dim, input_dim = teacher.theta.shape
-    fresh = init_teacher(stream_key(0, Stream.reference), num_modules, input_dim, hidden_dim)
-    W = fresh.task_weights(jnp.ones(num_modules)).astype(episode.context_x.dtype)
-    start = (W, fresh.a.astype(W.dtype))
+    """A task network of the teacher's size, with W and a both fitted to the context by AdamW.
+
+    The teacher of a user's class has no network: the paper's takes its place.
+    """
+    key = stream_key(0, Stream.reference)
+    if isinstance(teacher, HypernetworkTeacher):
+        fresh = teacher.redraw(key)
+    else:
+        fresh = init_teacher(key, teacher.num_modules, teacher.input_dim, teacher.hidden_dim)
+    start = (fresh.task_weights(jnp.ones(teacher.num_modules)), fresh.a)
+    start = jax.tree.map(lambda weights: weights.astype(episode.context_x.dtype), start)
     optimizer = optax.adamw(FIT_LEARNING_RATE, weight_decay=FIT_WEIGHT_DECAY)
 
-    def loss(parameters: tuple[Array, Array]) -> Float[Array, ""]:
+    def loss(parameters: tuple[Weights, Array]) -> Float[Array, ""]:
         W, a = parameters
-        return jnp.mean((task_network(W, a, episode.context_x) - episode.context_y) ** 2)
+        return jnp.mean((task_network(W, a, episode.context_x, fresh.activation) - episode.context_y) ** 2)
 
     def step(_, carry):
         parameters, state = carry
@@ -72,7 +78,7 @@ def fitted_network(teacher: Teacher, episode: Episode) -> Float[Array, ""]:
 
     parameters, _ = jax.lax.fori_loop(0, FIT_STEPS, step, (start, optimizer.init(start)))
     W, a = parameters
-    return task_network(W, a, episode.query_x)
+    return task_network(W, a, episode.query_x, fresh.activation)
 
 
 def known_latent(teacher: Teacher, episode: Episode) -> Float[Array, ""]:
@@ -88,8 +94,8 @@ def make_references(seed: int, teacher: Teacher, support: Support) -> dict[str, 
         "nearest_neighbours": nearest_neighbours,
         "ridge": ridge,
         "fitted_network": fitted_network,
-        "trained_task": TrainedTask(tasks.W, tasks.a),
-        "trained_covariance": TrainedCovariance(tasks.W, tasks.a),
+        "trained_task": TrainedTask(tasks.W, tasks.teacher),
+        "trained_covariance": TrainedCovariance(tasks.W, tasks.teacher),
         "oracle": oracle,
         "known_latent": known_latent,
     }

@@ -1,11 +1,14 @@
 """The oracle: the true teacher, with the latent that fits the context best."""
 
+from collections.abc import Callable
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from recombine.task.episode import Episode
-from recombine.task.teacher import Teacher, operator_norm
+from recombine.task.teacher import HypernetworkTeacher, Teacher, activate, operator_norm
 
 MOST_ITERATIONS = 200
 SOLVED = 1e-10  # as a fraction of the labels' sum of squares: a thousand times the rounding error of float32 labels
@@ -21,27 +24,20 @@ def fit_scaled_latent(teacher: Teacher, episode: Episode) -> Float[Array, "M"]:
     there are local minima. If a start ends in one, the next is tried (each module alone, then all equally), until one
     explains the labels. The best result is returned.
     """
-    x, y, a = episode.context_x, episode.context_y, teacher.a
-    M, eye = len(teacher.theta), jnp.eye(len(teacher.theta), dtype=y.dtype)
-    P = jnp.einsum("mhd,nd->nmh", teacher.theta, x)  # each module applied to each input
+    x, y = episode.context_x, episode.context_y
+    M = teacher.num_modules
+    starts = jnp.concatenate([jnp.eye(M, dtype=y.dtype), jnp.ones((1, M), y.dtype)])
+    if isinstance(teacher, HypernetworkTeacher) and teacher.deeper is None:
+        label, starts = _one_layer(teacher, x, y, starts)
+    else:
+        label = partial(teacher.label_scaled, x=x)
 
     def residual(v: Float[Array, "M"]) -> Float[Array, "n"]:
-        u = jnp.einsum("m,nmh->nh", v, P)
-        return jax.nn.gelu(u, approximate=False) @ a - y
+        return label(v) - y
 
     def loss(v: Float[Array, "M"]) -> Float[Array, ""]:
         return jnp.sum(residual(v) ** 2)
 
-    def damped_step(J: Float[Array, "n M"], r: Float[Array, "n"], damping: Float[Array, ""]) -> Float[Array, "M"]:
-        gram = J.T @ J
-        scale = jnp.trace(gram) / M + jnp.finfo(gram.dtype).tiny
-        factor = jax.scipy.linalg.cho_factor(gram + damping * scale * eye)
-        return jax.scipy.linalg.cho_solve(factor, J.T @ r)
-
-    linear = damped_step(0.5 * P @ a, y, jnp.asarray(1e-3, y.dtype))
-    mixtures = jnp.concatenate([eye, jnp.ones((1, M), y.dtype)])
-    norms = jax.vmap(operator_norm)(jnp.einsum("sm,mhd->shd", mixtures, teacher.theta))
-    starts = jnp.concatenate([linear[None], mixtures / norms[:, None]])
     solved = SOLVED * jnp.sum(y**2)
     relaxed = jnp.asarray(1e-2, y.dtype)
 
@@ -52,7 +48,7 @@ def fit_scaled_latent(teacher: Teacher, episode: Episode) -> Float[Array, "M"]:
     def iterate(carry):
         iteration, start, v, damping, best, best_loss = carry
         before = loss(v)
-        candidate = v - damped_step(jax.jacfwd(residual)(v), residual(v), damping)
+        candidate = v - _damped_step(jax.jacfwd(residual)(v), residual(v), damping)
         after = loss(candidate)
         better = after < before
         given_up = (damping > STALLED) | (better & (after > (1 - SLOW) * before) & (after > solved))
@@ -65,6 +61,30 @@ def fit_scaled_latent(teacher: Teacher, episode: Episode) -> Float[Array, "M"]:
 
     first = (jnp.asarray(0), jnp.asarray(0), starts[0], relaxed, starts[0], loss(starts[0]))
     return jax.lax.while_loop(unfinished, iterate, first)[4]
+
+
+def _one_layer(
+    teacher: HypernetworkTeacher, x: Float[Array, "n d"], y: Float[Array, "n"], mixtures: Float[Array, "s M"]
+) -> tuple[Callable[[Float[Array, "M"]], Float[Array, "n"]], Float[Array, "starts M"]]:
+    """The labels of a network of one layer, as a function of v, and the starts: scaled, and the linear fit first."""
+    P = jnp.einsum("mhd,nd->nmh", teacher.theta, x)  # each module applied to each input
+
+    def label(v: Float[Array, "M"]) -> Float[Array, "n"]:
+        return activate(jnp.einsum("m,nmh->nh", v, P), teacher.activation) @ teacher.a
+
+    norms = jax.vmap(operator_norm)(jnp.einsum("sm,mhd->shd", mixtures, teacher.theta))
+    starts = teacher.weight_scale * mixtures / norms[:, None]
+    if teacher.activation == "even":  # it has no linear part
+        return label, starts
+    linear = _damped_step(0.5 * P @ teacher.a, y, jnp.asarray(1e-3, y.dtype))
+    return label, jnp.concatenate([linear[None], starts])
+
+
+def _damped_step(J: Float[Array, "n M"], r: Float[Array, "n"], damping: Float[Array, ""]) -> Float[Array, "M"]:
+    gram = J.T @ J
+    scale = jnp.trace(gram) / len(gram) + jnp.finfo(gram.dtype).tiny
+    factor = jax.scipy.linalg.cho_factor(gram + damping * scale * jnp.eye(len(gram), dtype=gram.dtype))
+    return jax.scipy.linalg.cho_solve(factor, J.T @ r)
 
 
 def oracle(teacher: Teacher, episode: Episode) -> Float[Array, ""]:

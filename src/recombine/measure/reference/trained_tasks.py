@@ -4,6 +4,8 @@ On trained masks, `TrainedTask` is perfect and `TrainedCovariance` about as good
 held-out masks is evidence of combining modules only where it exceeds both.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -13,21 +15,22 @@ from recombine.stream import Stream, stream_key
 from recombine.support.support import Support
 from recombine.task.episode import Episode
 from recombine.task.latent import sample_latent
-from recombine.task.teacher import Teacher, task_network
+from recombine.task.teacher import Teacher
 
 NUM_TASKS = 512  # at least 42 per mask of the paper's supports: R² > 0.999 in distribution
 NOISE = 0.01  # as a fraction of the labels' variance
 
 
 class TrainedTasks(eqx.Module):
-    """Tasks drawn as in training: W of each, and the readout that they share. An episode's own teacher is ignored."""
+    """Tasks drawn as in training: W of each, and their teacher. An episode's own teacher is ignored."""
 
-    W: Float[Array, "K h d"]
-    a: Float[Array, "h"]
+    W: Any
+    """The `task_weights` of each task, with a leading axis."""
+    teacher: Teacher
 
     def labels(self, x: Float[Array, "n d"]) -> Float[Array, "K n"]:
         """The labels of every input under every task. Computed task by task: all at once would need 2 GB per chunk."""
-        return jax.lax.map(lambda W: task_network(W, self.a, x), self.W)
+        return jax.lax.map(lambda W: self.teacher.network(W, x), self.W)
 
 
 class TrainedTask(TrainedTasks):
@@ -35,7 +38,7 @@ class TrainedTask(TrainedTasks):
 
     def __call__(self, teacher: Teacher, episode: Episode) -> Float[Array, ""]:
         best = jnp.argmin(jnp.sum((self.labels(episode.context_x) - episode.context_y) ** 2, axis=-1))
-        return task_network(self.W[best], self.a, episode.query_x)
+        return self.teacher.network(jax.tree.map(lambda W: W[best], self.W), episode.query_x)
 
 
 class TrainedCovariance(TrainedTasks):
@@ -61,4 +64,4 @@ def draw_tasks(seed: int, teacher: Teacher, support: Support) -> TrainedTasks:
     """Draw the tasks, going through the trained masks in turn."""
     masks = jnp.asarray(support.masks, jnp.float32)[jnp.arange(NUM_TASKS) % len(support.masks)]
     z = jax.vmap(sample_latent)(jax.random.split(stream_key(seed, Stream.trained_tasks), NUM_TASKS), masks)
-    return TrainedTasks(jax.vmap(teacher.task_weights)(z), teacher.a)
+    return TrainedTasks(jax.vmap(teacher.task_weights)(z), teacher)

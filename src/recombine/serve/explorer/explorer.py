@@ -11,7 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array
 
-from recombine.config.schema import ComputeConfig
+from recombine.config.schema import VARIATIONS, ComputeConfig
 from recombine.errors import InputError
 from recombine.measure.reference.baselines import RIDGE_STRENGTH
 from recombine.measure.ridge import fit_ridge
@@ -210,7 +210,7 @@ def _ridge_r2(scene: Scene) -> float | None:
 def _check_task(task: ComposedTask, runs: Sequence[ExploredModel]) -> None:
     """Refuse a task that does not fit the models, and models that do not fit each other."""
     first = runs[0].config.task
-    for name in ("input_dim", "hidden_dim", "num_modules", "episode_length"):
+    for name in ("input_dim", "hidden_dim", "num_modules", "episode_length", *VARIATIONS):
         values = [getattr(run.config.task, name) for run in runs]
         if len(set(values)) > 1:
             raise InputError(f"task.{name}", f"{values[0]} and {values[1]}", "must be the same for both runs")
@@ -243,7 +243,7 @@ def _replacement(run: ExploredModel, latent: Latent | None, true: Numbers | None
 
 
 def _kind(task: ComposedTask, run: ExploredModel, teacher: Teacher) -> TaskKind:
-    if not np.array_equal(run.teacher.theta, teacher.theta):
+    if not eqx.tree_equal(run.teacher, teacher):
         return "control"
     support = run.config.task.support
     return "trained" if task.mask in support.masks else "held_out" if task.mask in support.held_out else "other"

@@ -16,14 +16,14 @@ from jaxtyping import Array, Float
 from recombine.serve.explorer.exchange import ComposedTask
 from recombine.stream import Stream, stream_key
 from recombine.task.episode import sample_input
-from recombine.task.teacher import Teacher, init_teacher
+from recombine.task.teacher import Teacher
 
 NUM_QUERIES = 160  # inputs on which a task's R² is measured
 NUM_READ = 32  # queries on which the latent is decoded: a transformer's residual stream differs between queries
 NUM_SLICE = 61  # points along a line through input space
 REACH = sqrt(3)  # inputs are uniform on [−√3, √3] in every entry
 
-_init_teacher = eqx.filter_jit(init_teacher)
+_redraw = eqx.filter_jit(lambda teacher, key: teacher.redraw(key))
 
 
 def context_lengths(trained_on: int) -> list[int]:
@@ -59,20 +59,25 @@ def make_scene(task: ComposedTask, teacher: Teacher) -> Scene:
 
 @eqx.filter_jit
 def _draw(key: Array, teacher: Teacher, z: Float[Array, "M"], length: int, axis: Array) -> Scene:
-    input_dim = teacher.theta.shape[-1]
+    input_dim, distribution = teacher.input_dim, teacher.input_distribution
     context_key, query_key, direction_key, base_key = jax.random.split(key, 4)
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(context_key, jnp.arange(length, dtype=jnp.uint32))
-    context_x = jax.vmap(lambda key: sample_input(key, (input_dim,)))(keys)
-    query_x = sample_input(query_key, (NUM_QUERIES, input_dim))
+    context_x = jax.vmap(lambda key: sample_input(key, (input_dim,), distribution))(keys)
+    query_x = sample_input(query_key, (NUM_QUERIES, input_dim), distribution)
     random = jax.random.normal(direction_key, (input_dim,), jnp.float32)
     axes = jnp.concatenate([(random / jnp.linalg.norm(random))[None], jnp.eye(input_dim, dtype=jnp.float32)])
     direction = axes[axis]
     slice_t = jnp.linspace(-REACH, REACH, NUM_SLICE, dtype=jnp.float32)
-    base = sample_input(base_key, (input_dim,))  # a line through the origin would be unlike the inputs of training
+    # A line through the origin would be unlike the inputs of training.
+    base = sample_input(base_key, (input_dim,), distribution)
     slice_x = base - (base @ direction) * direction + slice_t[:, None] * direction
+    context_y = teacher.label(z, context_x)
+    if teacher.label_noise:
+        noise = jax.vmap(lambda key: jax.random.normal(jax.random.fold_in(key, 1), (), jnp.float32))(keys)
+        context_y = context_y + teacher.label_noise * noise
     return Scene(
         context_x,
-        teacher.label(z, context_x),
+        context_y,
         query_x,
         teacher.label(z, query_x),
         slice_x,
@@ -84,5 +89,4 @@ def _draw(key: Array, teacher: Teacher, z: Float[Array, "M"], length: int, axis:
 
 def fresh_teacher(seed: int, like: Teacher) -> Teacher:
     """A teacher of the same sizes that no run was trained on."""
-    num_modules, hidden_dim, input_dim = like.theta.shape
-    return _init_teacher(stream_key(seed, Stream.explore, 1), num_modules, input_dim, hidden_dim)
+    return _redraw(like, stream_key(seed, Stream.explore, 1))

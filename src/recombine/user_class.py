@@ -1,4 +1,4 @@
-"""Imports the module that the command names, from the current directory or from wherever Python finds it.
+"""Imports the class that a command names, from the current directory or wherever Python finds it.
 
 No other file in the current directory shadows an installed module. The named module can import its siblings, because
 the current directory is searched after everything else: a file `scipy.py` there is never mistaken for SciPy. (Adding
@@ -6,10 +6,12 @@ the directory at the end of `sys.path` would not be enough: a file there takes p
 without `__init__.py`, such as `google`.)
 """
 
+import inspect
 import re
 import sys
+import traceback
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module, invalidate_caches, metadata
 from importlib.abc import MetaPathFinder
@@ -17,6 +19,9 @@ from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import module_from_spec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
+
+from recombine.errors import InputError
 
 
 class ForeignName(Exception):
@@ -36,6 +41,42 @@ class LastPlace(MetaPathFinder):
         if path is not None or fullname in sys.stdlib_module_names:
             return None
         return PathFinder.find_spec(fullname, [self.directory])
+
+
+def import_class(field: str, kind: str, *arguments: Any, installed: bool = False) -> Callable[..., Any]:
+    """Import `package.module:Class`, which must take the arguments and a `key`. Any error is reported in one line."""
+    module_name, _, class_name = kind.partition(":")
+    try:
+        module = import_module(module_name) if installed else import_named(module_name)
+        found = getattr(module, class_name)
+    except ForeignName as error:
+        raise InputError(field, kind, str(error)) from error
+    except (Exception, SystemExit) as error:  # any error in the user's module is reported to the user
+        hint = "; without .py" if module_name.endswith(".py") else ""
+        raise InputError(field, kind, f"cannot be imported ({short_error(error)}){hint}") from error
+    check_arguments(field, kind, found, *arguments)
+    return found
+
+
+def check_arguments(field: str, kind: str, found: Any, *arguments: Any) -> None:
+    """Refuse what is no class, or a class that does not take the arguments and a `key`."""
+    if not callable(found):
+        raise InputError(field, kind, "is not a class")
+    try:
+        inspect.signature(found).bind(*arguments, key=None)
+    except TypeError as error:
+        expected = "Class(config, key=key)" if field == "model" else "Class(task, key=key)"
+        raise InputError(field, kind, f"cannot be built by {expected}: {error}") from error
+    except ValueError:  # some classes written in C have no signature
+        pass
+
+
+def short_error(error: BaseException) -> str:
+    """The type of an error, its first line (JAX's messages fill a page), and the user's line that caused it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if not any(part in f.filename for part in ("site-packages", "recombine", "<frozen"))]
+    where = f", {Path(own[-1].filename).name} line {own[-1].lineno}" if own else ""
+    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}{where}"
 
 
 def import_named(name: str) -> ModuleType:

@@ -1,0 +1,1 @@
+"""Predictions from any program: files of episodes, and the scores of the predictions for them."""

@@ -1,0 +1,189 @@
+"""The baselines: built by their short names, compared with NumPy, with the parameter counts of the docs."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import erf
+
+from recombine.cli.main import main
+from recombine.config.preset import preset_config
+from recombine.config.schema import BASELINES, Config, CustomModelConfig
+from recombine.config.toml import default_model, override
+from recombine.errors import InputError
+from recombine.model.build import build_model, count_parameters
+from recombine.model.custom import check_custom
+from recombine.model.weights import named_arrays
+
+OURS = [name for name in BASELINES if name != "bottleneck"]
+SETS = ["deep-set", "perceiver"]  # the order of the pairs does not matter
+
+
+def episode(config: Config, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng, (n, d) = np.random.default_rng(seed), (config.task.episode_length - 1, config.task.input_dim)
+    return tuple(rng.normal(size=shape).astype(np.float32) for shape in ((n, d), (n,), (d,)))  # pyright: ignore
+
+
+def smoke(name: str) -> Config:
+    return preset_config("smoke", name)
+
+
+def gelu(u: np.ndarray) -> np.ndarray:
+    return u * (1 + erf(u / np.sqrt(2))) / 2
+
+
+def layer_norm(x: np.ndarray, w: dict[str, np.ndarray], name: str) -> np.ndarray:
+    centred = x - x.mean(-1, keepdims=True)
+    return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * w[f"{name}.weight"] + w[f"{name}.bias"]
+
+
+def linear(x: np.ndarray, w: dict[str, np.ndarray], name: str) -> np.ndarray:
+    return x @ w[f"{name}.weight"] + w[f"{name}.bias"]
+
+
+def feedforward(x: np.ndarray, w: dict[str, np.ndarray], name: str) -> np.ndarray:
+    return linear(gelu(linear(x, w, f"{name}.expand")), w, f"{name}.contract")
+
+
+def softmax(s: np.ndarray) -> np.ndarray:
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def sigmoid(u: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-u))
+
+
+def code_then_mlp(w: dict[str, np.ndarray], z: np.ndarray, query: np.ndarray) -> float:
+    return feedforward(gelu(feedforward(np.append(z, query), w, "mix")), w, "readout")[0]
+
+
+def deep_set(w: dict[str, np.ndarray], x: np.ndarray, y: np.ndarray, query: np.ndarray) -> float:
+    return code_then_mlp(w, feedforward(np.column_stack([x, y]), w, "encode").mean(0), query)
+
+
+def recurrent(w: dict[str, np.ndarray], x: np.ndarray, y: np.ndarray, query: np.ndarray) -> float:
+    h = np.zeros(16)
+    for u in linear(np.column_stack([x, y]), w, "embedding"):
+        reset, stay = np.split(sigmoid(linear(np.append(h, u), w, "gates")), 2)
+        h = stay * h + (1 - stay) * np.tanh(linear(np.append(reset * h, u), w, "candidate"))
+    return code_then_mlp(w, h, query)
+
+
+def tokens(w: dict[str, np.ndarray], x: np.ndarray, y: np.ndarray, query: np.ndarray) -> np.ndarray:
+    pairs = np.column_stack([np.vstack([x, query]), np.append(y, 0)])
+    return linear(pairs, w, "embedding")
+
+
+def linear_attention(w: dict[str, np.ndarray], x: np.ndarray, y: np.ndarray, query: np.ndarray) -> float:
+    E = tokens(w, x, y, query)
+    for layer in range(2):
+        W = {name: w[f"blocks.blocks.{layer}.{name}"] for name in ("W_q", "W_k", "W_v", "W_P", "W_1", "W_2")}
+        E = E + sum(
+            (E @ W["W_q"][h]) @ (E @ W["W_k"][h]).T @ (E @ W["W_v"][h]) @ W["W_P"][h] for h in range(len(W["W_q"]))
+        )
+        E = E + gelu(E @ W["W_1"]) @ W["W_2"]
+    return linear(E[-1], w, "readout")[0]
+
+
+def gated_attention(w: dict[str, np.ndarray], x: np.ndarray, y: np.ndarray, query: np.ndarray) -> float:
+    """As a sum over all earlier tokens, each with the product of the gates after it: no state."""
+    X = tokens(w, x, y, query)
+    for layer in range(2):
+        at = f"blocks.{layer}"
+        h = layer_norm(X, w, f"{at}.norm")
+        q, k, v, g = (linear(h, w, f"{at}.{n}").reshape(len(X), 4, 4) for n in ("query", "key", "value", "gate"))
+        kept = sigmoid(g) ** (1 / 16)
+        out = np.zeros_like(q)
+        for t in range(len(X)):
+            for s in range(t + 1):
+                decay = np.prod(kept[s + 1 : t + 1], axis=0)
+                out[t] += np.einsum("hk,hk,hk,hv->hv", q[t] / 2, decay, k[s], v[s])
+        X = X + linear(layer_norm(out, w, f"{at}.head_norm").reshape(len(X), -1), w, f"{at}.output")
+        X = X + feedforward(layer_norm(X, w, f"{at}.feedforward_norm"), w, f"{at}.feedforward")
+    return linear(layer_norm(X[-1], w, "final_norm"), w, "readout")[0]
+
+
+def perceiver(w: dict[str, np.ndarray], x: np.ndarray, y: np.ndarray, query: np.ndarray) -> float:
+    T, slots = feedforward(np.column_stack([x, y]), w, "embedding"), w["slots"]
+
+    def attend(name: str, asking: np.ndarray, told: np.ndarray) -> np.ndarray:
+        heads = []
+        for h in range(4):
+            part = slice(4 * h, 4 * h + 4)
+            q, k, v = (linear(rows, w, f"{name}.{n}")[:, part] for n, rows in
+                       (("query", asking), ("key", told), ("value", told)))  # fmt: skip
+            heads.append(softmax(q @ k.T / 2) @ v)
+        return linear(np.concatenate(heads, axis=1), w, f"{name}.output")
+
+    for layer in range(2):
+        at = f"blocks.{layer}"
+        norm = lambda X, i: layer_norm(X, w, f"{at}.norms.{i}")  # noqa: B023, E731
+        slots = slots + attend(f"{at}.cross", norm(slots, 0), norm(T, 1))
+        slots = slots + attend(f"{at}.own", norm(slots, 2), norm(slots, 2))
+        slots = slots + feedforward(norm(slots, 3), w, f"{at}.feedforward")
+    z = linear(layer_norm(slots.mean(0), w, "final_norm"), w, "latent")
+    return linear(gelu(np.einsum("m,mhd->hd", z, w["theta"]) @ query), w, "readout")[0]
+
+
+NUMPY = {
+    "deep-set": deep_set,
+    "recurrent": recurrent,
+    "linear-attention": linear_attention,
+    "gated-attention": gated_attention,
+    "perceiver": perceiver,
+}
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_predictions_agree_with_numpy(name: str) -> None:
+    config = smoke(name)
+    model = build_model(config, key=jax.random.key(0))
+    weights = {path: array.astype(float) for path, array in named_arrays(model).items()}
+    inputs = episode(config)
+    found = model(*map(jnp.asarray, inputs))
+    expected = NUMPY[name](weights, *(array.astype(float) for array in inputs))
+    assert float(found.y) == pytest.approx(expected, rel=1e-4, abs=1e-5)
+    order = np.random.default_rng(1).permutation(len(inputs[1]))
+    shuffled = model(*map(jnp.asarray, (inputs[0][order], inputs[1][order], inputs[2]))).y
+    invariant = name in SETS or name == "linear-attention"
+    assert np.isclose(shuffled, found.y, rtol=1e-4, atol=1e-5) == invariant
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_they_pass_the_checks_of_a_custom_model(name: str) -> None:
+    check_custom(smoke(name))
+
+
+def test_the_docs_count_the_parameters() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
+    printed = dict(re.findall(r"^\| `([\w-]+)` \|.*\| ([\d,]+) \|$", text, re.MULTILINE))
+    expected = {}
+    for name in BASELINES:
+        shapes = jax.eval_shape(lambda name=name: build_model(preset_config("paper", name), key=jax.random.key(0)))
+        expected[name] = f"{count_parameters(jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), shapes)):,}"
+    assert printed == expected
+
+
+def test_a_short_name_trains_and_resumes(tmp_path: Path) -> None:
+    few = ["--set", "optimizer.num_steps=4", "measure.snapshots=1", "measure.episodes=16"]
+    train = ["train", "--model", "deep-set", "--preset", "smoke", *few, "--out", str(tmp_path / "run")]
+    assert main([*train, "--stop-at", "2"]) == 0
+    assert BASELINES["deep-set"] in (tmp_path / "run" / "config.toml").read_text()
+    assert main(train) == 0
+
+
+def test_options() -> None:
+    assert default_model("perceiver") == CustomModelConfig(BASELINES["perceiver"])
+    config = override(Config(), {"model": {"kind": "perceiver", "options": {"num_slots": 3}}})
+    assert build_model(config, key=jax.random.key(0)).slots.shape == (3, 64)
+    for option, words in ({"num_slot": 3}, "num_slots"), ({"num_heads": 3}, "divide"), ({"embed_dim": 0}, "embed_dim"):
+        bad = replace(config, model=CustomModelConfig(BASELINES["perceiver"], tuple(option.items())))
+        with pytest.raises(InputError, match=words):
+            check_custom(bad)
+    with pytest.raises(InputError, match="deep-set"):
+        default_model("deepset")

@@ -1,0 +1,205 @@
+"""Task classes of the user's: the example of the docs, and classes that are refused before anything is trained."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from recombine.cli.main import main
+from recombine.config.schema import TaskConfig
+from recombine.errors import InputError
+from recombine.task.custom_task import check_custom_task, import_task
+from recombine.task.evaluation import task_splits
+from recombine.task.teacher import task_teacher
+
+DOCS = (Path(__file__).parents[2] / "docs" / "tasks.md").read_text(encoding="utf-8")
+EXAMPLE = re.findall(r"^```python\n(.*?)^```$", DOCS, re.DOTALL | re.MULTILINE)[0]
+SIZES = ["--episodes", "20", "--length", "6", "--input-dim", "4", "--hidden-dim", "5"]
+
+CLASSES = """
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+COUNT = iter(range(1000))
+
+
+class Good(eqx.Module):
+    w: jax.Array
+
+    def __init__(self, task, *, key):
+        self.w = jax.random.normal(key, (task.num_modules, task.input_dim))
+
+    def label(self, z, x):
+        return jnp.tanh(x @ (z @ self.w))
+
+
+class Wide(Good):
+    def label(self, z, x):
+        return x @ self.w.T
+
+
+class Deaf(Good):
+    def label(self, z, x):
+        return jnp.tanh(x @ self.w[0])
+
+
+class Constant(Good):
+    def label(self, z, x):
+        return jnp.full(len(x), z.sum())
+
+
+class Infinite(Good):
+    def label(self, z, x):
+        return jnp.log(-(x[:, 0] ** 2)) * z[0]
+
+
+class Crowd(Good):
+    def label(self, z, x):
+        y = super().label(z, x)
+        return y - y.mean()
+
+
+class Raises(Good):
+    def label(self, z, x):
+        raise RuntimeError("not yet")
+
+
+class Changing(Good):
+    def __init__(self, task, *, key):
+        super().__init__(task, key=key)
+        self.w = self.w + next(COUNT)
+
+
+class Text(Good):
+    name: str
+
+    def __init__(self, task, *, key):
+        super().__init__(task, key=key)
+        self.name = "a"
+
+
+class NoLabel(eqx.Module):
+    def __init__(self, task, *, key):
+        pass
+
+
+class Plain:
+    def __init__(self, task, *, key):
+        pass
+
+
+class NoKey(eqx.Module):
+    def __init__(self, task):
+        pass
+"""
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One directory for all tests: a module is imported once."""
+    path = tmp_path_factory.mktemp("classes")
+    (path / "waves.py").write_text(EXAMPLE)
+    (path / "task_classes.py").write_text(CLASSES)
+    return path
+
+
+@pytest.fixture
+def here(classes: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(classes)
+    return classes
+
+
+def test_the_example_labels_as_printed(here: Path) -> None:
+    """And a file of its episodes is scored."""
+    options = ["--task", "waves:Waves", "--set", "task.options.spread=2.0"]
+    assert main(["task", "sample", "--split", "all", *SIZES, *options, "--out", "a.npz"]) == 0
+    with np.load("a.npz") as data:
+        a = dict(data)
+    own = np.isin(a["split"], ["in_dist", "ood", "novel"])
+    F = np.einsum("em,mhd->ehd", a["latent"].astype(float), a["teacher.own.frequencies"].astype(float))
+    y = np.sin(np.einsum("ehd,ed->eh", F, a["query_x"].astype(float))) @ a["teacher.own.a"].astype(float)
+    np.testing.assert_allclose(y[own], a["query_y"][own], rtol=1e-3, atol=1e-5)
+    assert np.std(a["teacher.own.frequencies"]) == pytest.approx(2 / np.sqrt(4), rel=0.2)
+    np.savez("b.npz", prediction=y, digest=a["digest"])
+    score = ["score", "b.npz", "--episodes", "a.npz", "--no-references"]
+    assert main([*score, "--task", "waves:Waves"]) == 0
+
+
+def test_the_example_trains_and_its_code_is_part_of_the_run(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    few = ["--set", "optimizer.num_steps=4", "measure.snapshots=1", "measure.episodes=16", "model.num_layers=1"]
+    train = ["train", "--preset", "smoke", *few, "--out", "run"]
+    assert main([*train, "--task", "waves:Waves", "--stop-at", "2"]) == 0
+    assert 'kind = "waves:Waves"' in (here / "run" / "config.toml").read_text()
+    capsys.readouterr()
+    assert main(train) == 2
+    assert main([*train, "--task", "task_classes:Good"]) == 2
+    assert "task.kind" in capsys.readouterr().err
+    assert main([*train, "--task", "waves:Waves"]) == 0
+
+
+@pytest.mark.slow
+def test_the_example_is_examined(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    few = ["--set", "optimizer.num_steps=4", "measure.snapshots=1", "measure.episodes=16", "model.num_layers=1"]
+    for name, task in (("waves", "waves:Waves"), ("good", "task_classes:Good")):
+        train = ["train", "--model", "hypertransformer", "--preset", "smoke", *few, "--task", task, "--out", name]
+        assert main(train) == 0
+        capsys.readouterr()
+        assert main(["eval", name, "--task", task, "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert ("control_modules" in found) == (name == "waves")
+        assert found["references"]["known_latent"]["ood"]["r2"] == pytest.approx(1)
+        assert found["references"]["oracle"]["in_dist"]["r2"] > found["references"]["ridge"]["in_dist"]["r2"]
+
+
+def test_controls(here: Path) -> None:
+    import_task("waves:Waves")
+    import_task("task_classes:Good")
+    assert "control_modules" in task_splits(TaskConfig(kind="waves:Waves"))
+    assert "control_modules" not in task_splits(TaskConfig(kind="task_classes:Good"))
+    teacher = task_teacher(TaskConfig(kind="waves:Waves", input_dim=4, hidden_dim=5), 3)
+    other = task_teacher(TaskConfig(kind="waves:Waves", input_dim=4, hidden_dim=5), 4)
+    kept = other.with_readout(teacher, True).own
+    np.testing.assert_array_equal(kept.a, teacher.own.a)
+    np.testing.assert_array_equal(kept.frequencies, other.own.frequencies)
+
+
+BAD = {
+    "Wide": r"float32\[8, 6\]",
+    "Deaf": "latent",
+    "Constant": "depend on x",
+    "Infinite": "not finite",
+    "Crowd": "beside other inputs",
+    "Raises": "RuntimeError: not yet, task_classes.py line",
+    "Changing": "another teacher",
+    "Text": "static field",
+    "NoLabel": "label",
+    "Plain": r"equinox\.Module",
+    "NoKey": "key",
+    "Missing": "AttributeError",
+}
+
+
+@pytest.mark.parametrize("name", ["Good", *BAD])
+def test_classes_are_checked(name: str, here: Path) -> None:
+    kind = f"task_classes:{name}"
+    task = TaskConfig(kind=kind, input_dim=4, hidden_dim=3)
+    if name == "Good":
+        import_task(kind)
+        check_custom_task(task)
+        return
+    with pytest.raises(InputError, match=BAD[name]) as error:
+        import_task(kind)
+        check_custom_task(task)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"kind": "waves"}, {"options": (("spread", 2.0),)}, {"kind": "waves:Waves", "activation": "even"}]
+)
+def test_fields_that_do_not_go_together(fields: dict) -> None:
+    with pytest.raises(InputError, match=r"task\."):
+        TaskConfig(**fields)
