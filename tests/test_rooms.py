@@ -38,6 +38,7 @@ ORDER = (
     "bench",
     "figure",
     "page",
+    "story",
     "terminal",
     "serve",
     "cli",
