@@ -139,9 +139,12 @@ explorable.drawing = (() => {
       return button;
     };
     const axis = element("div", { class: "scale", "aria-hidden": "true" });
-    place.replaceChildren(axis,
-      element("div", { class: "group held", role: "group", "aria-label": "never practised", style: `flex: ${heldOut.length}` }, element("p", { class: "group-name", text: "never practised" }), element("div", { class: "columns-of" }, ...heldOut.map((mask) => column(mask, "held")))),
-      element("div", { class: "group", role: "group", "aria-label": "practised", style: `flex: ${trained.length}` }, element("p", { class: "group-name", text: "practised" }), element("div", { class: "columns-of" }, ...trained.map((mask) => column(mask, "trained")))));
+    const group = (name, kind, masks) => {
+      const made = element("div", { class: `group ${kind}`, role: "group", "aria-label": name }, element("p", { class: "group-name", text: name }), element("div", { class: "columns-of" }, ...masks.map((mask) => column(mask, kind))));
+      made.style.flex = String(masks.length);
+      return made;
+    };
+    place.replaceChildren(axis, group("never practised", "held", heldOut), group("practised", "trained", trained));
 
     return (chosen, first, second) => {
       const all = [...Object.values(first), ...Object.values(second)];

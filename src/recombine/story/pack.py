@@ -70,6 +70,7 @@ def pack_pair(pair: "StoryPair", facts: StoryFacts) -> Story:
 
 def pack_model(config: Config, arrays: dict[str, np.ndarray], step: int) -> PackedModel:
     model = config.model
+    arrays = dict(sorted(arrays.items()))  # safetensors returns them in any order; the same models give the same page
     assert isinstance(model, TransformerConfig | HypertransformerConfig)
     precision, kind = ("half", "<f2") if model.kind == "transformer" else ("single", "<f4")
     for name, array in arrays.items():

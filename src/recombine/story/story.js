@@ -82,7 +82,7 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
     element("div", { class: "stage" },
       element("div", { class: "task" }, circles, badge, sliders, element("div", { class: "examples" }, element("label", { class: "length" }, lengthShown, length), element("div", { class: "choices" }, redraw, stranger))),
       ...[0, 1].map((i) => element("div", { class: "model" }, frames[i], sides[i].node))),
-    element("div", { class: "below" }, element("p", { class: "caption" }, element("span", { class: "key first", text: "●" }), " plain ", element("span", { class: "key second", text: "■" }), ` bottleneck: R² over all test tasks of a pair (${(2 * facts.episodes).toLocaleString("en")} tasks, one seed). Click a pair.`), views),
+    element("div", { class: "below" }, element("p", { class: "caption" }, element("span", { class: "sign first", text: "●" }), " plain ", element("span", { class: "sign second", text: "■" }), ` bottleneck: R² over all test tasks of a pair (${(2 * facts.episodes).toLocaleString("en")} tasks, one seed). Click a pair.`), views),
     pairs, spoken);
 
   // ---- asking and drawing ------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
     counts.hidden = starts.hidden = state.answers !== "explicit";
     views.hidden = !hasNovel();
     for (const button of place.querySelectorAll("button[data-group]")) button.setAttribute("aria-pressed", String(state[button.dataset.group]) === button.dataset.value);
-    hand.hidden = !playful;
+    hand.hidden = !playful || state.answers === "explicit";
     const now = latent();
     const shape = String(now.length);
     if (shape !== shownHand && playful) {
@@ -381,5 +381,5 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
     ask();
   }
 
-  return { restore, world, state, step: () => state.step, go };
+  return { restore, keep };
 };

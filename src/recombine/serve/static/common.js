@@ -42,7 +42,7 @@ const recombine = (() => {
   // The view and its state are stored in the address after the #, so that a link restores them.
   function readAddress() {
     const [view, ...rest] = location.hash.slice(1).split("&");
-    return [view || "runs", new URLSearchParams(rest.join("&"))];
+    return [view, new URLSearchParams(rest.join("&"))];
   }
 
   function writeAddress(view, parameters) {
@@ -79,11 +79,14 @@ const recombine = (() => {
     return [names, ...rows.map((row) => names.map((name) => row[name]))].map((line) => line.map(cell).join(",")).join("\n") + "\n";
   }
 
-  // The drawing library is large, so it is loaded after everything else.
-  const drawing = new Promise((done, failed) => {
-    document.head.append(element("script", { src: "/static/vega.js", onload: done, onerror: () => failed(new Error("the plots cannot be drawn: vega.js did not load")) }));
-  });
-  drawing.catch(() => {}); // reported when something is drawn
+  // The drawing library is large, so it is loaded when the first plot needs it. The story needs none.
+  let drawing = null;
+  const loadDrawing = () => {
+    drawing ??= new Promise((done, failed) => {
+      document.head.append(element("script", { src: "/static/vega.js", onload: done, onerror: () => failed(new Error("the plots cannot be drawn: vega.js did not load")) }));
+    });
+    return drawing;
+  };
   const drawn = new Map();
 
   // Draw a plot. It is drawn again when its specification or the tone changes; otherwise only its data are replaced.
@@ -96,7 +99,7 @@ const recombine = (() => {
       known?.view?.finalize();
       known = { key, view: null, rows: [] };
       drawn.set(id, known);
-      await drawing;
+      await loadDrawing();
       if (drawn.get(id) !== known) return;
       const chart = placeFor(id);
       const { view } = await vegaEmbed(chart, { ...spec, description: place.closest("figure").querySelector("h2").textContent, datasets: data }, {

@@ -241,7 +241,7 @@
 
   let asking = false;
   let again = false;
-  // One request at a time. Of the requests that arrive meanwhile, only the last is sent.
+  // One request at a time, and every answer is drawn. Of the requests that arrive meanwhile, only the last is sent.
   async function update() {
     if (!described) return;
     save();
@@ -263,15 +263,16 @@
           ...state.latents.flatMap((one, i) => (one && state.runs[i] ? [[`latent${i}`, one.toString()]] : [])),
         ]);
         if (!described) return; // other models have been chosen; they are asked once they are loaded
-        if (again || described !== of) continue;
+        if (described !== of) continue;
         answer = found;
-        break;
+        trouble(null);
+        summary();
+        sliders();
+        await recombine.explorePlots({ answer, names: labels(), runs: state.runs, about: about() });
+        results.classList.remove("stale");
+        document.documentElement.dataset.drawings = String(Number(document.documentElement.dataset.drawings ?? 0) + 1);
+        if (!again) break; // every answer is drawn; then the latest question is asked
       }
-      trouble(null);
-      summary();
-      sliders();
-      await recombine.explorePlots({ answer, names: labels(), runs: state.runs, about: about() });
-      results.classList.remove("stale");
       document.documentElement.dataset.answers = String(Number(document.documentElement.dataset.answers ?? 0) + 1);
     } catch (error) {
       trouble(error.message);
