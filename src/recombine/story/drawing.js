@@ -2,7 +2,7 @@
 // What the story draws: the graph of the modules, two square plots, and the strip of all pairs.
 explorable.drawing = (() => {
   const SIZE = 320; // of a square plot, in its own units
-  const [LEFT, TOP, RIGHT, BOTTOM] = [44, 10, 312, 278];
+  const [LEFT, TOP, RIGHT, BOTTOM] = [54, 10, 316, 272];
 
   function element(tag, attributes = {}, ...children) {
     const made = document.createElement(tag);
@@ -63,8 +63,9 @@ explorable.drawing = (() => {
       svg.append(shape("g", { class: `module${on ? " on" : ""}`, "data-module": i, ...act }, shape("circle", { cx, cy, r: 20 }), shape("text", { x: cx, y: cy, text: theta(i) })));
     }
     const focused = place.contains(document.activeElement) ? document.activeElement.dataset?.module : undefined;
+    const focusVisible = document.activeElement?.matches(":focus-visible"); // a click with the mouse draws no box
     place.replaceChildren(svg);
-    if (focused !== undefined) svg.querySelector(`[data-module="${focused}"]`)?.focus();
+    if (focused !== undefined) svg.querySelector(`[data-module="${focused}"]`)?.focus({ focusVisible });
   }
 
   // ---- a square plot ---------------------------------------------------------------------------------------------
@@ -72,7 +73,7 @@ explorable.drawing = (() => {
   // Round numbers for the ticks of an axis from −reach to reach.
   function ticks(reach) {
     const step = [0.05, 0.1, 0.2, 0.25, 0.5, 1, 2].find((one) => reach / one <= 2.6) ?? reach;
-    const count = Math.floor(reach / step + 1e-9);
+    const count = Math.floor(0.97 * reach / step);
     return Array.from({ length: 2 * count + 1 }, (_, i) => (i - count) * step);
   }
 

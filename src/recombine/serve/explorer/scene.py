@@ -60,12 +60,12 @@ def make_scene(task: ComposedTask, teacher: Teacher) -> Scene:
 @eqx.filter_jit
 def _draw(key: Array, teacher: Teacher, z: Float[Array, "M"], length: int, axis: Array) -> Scene:
     input_dim = teacher.theta.shape[-1]
-    context_key, query_key, direction_key, base_key = jax.random.split(key, 4)
+    context_key, query_key, _, base_key = jax.random.split(key, 4)
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(context_key, jnp.arange(length, dtype=jnp.uint32))
     context_x = jax.vmap(lambda key: sample_input(key, (input_dim,)))(keys)
     query_x = sample_input(query_key, (NUM_QUERIES, input_dim))
-    random = jax.random.normal(direction_key, (input_dim,), jnp.float32)
-    axes = jnp.concatenate([(random / jnp.linalg.norm(random))[None], jnp.eye(input_dim, dtype=jnp.float32)])
+    steepest = teacher.a @ teacher.task_weights(z)  # at the origin: in a random direction, a task may be flat
+    axes = jnp.concatenate([(steepest / jnp.linalg.norm(steepest))[None], jnp.eye(input_dim, dtype=jnp.float32)])
     direction = axes[axis]
     slice_t = jnp.linspace(-REACH, REACH, NUM_SLICE, dtype=jnp.float32)
     base = sample_input(base_key, (input_dim,))  # a line through the origin would be unlike the inputs of training

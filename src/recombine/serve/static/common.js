@@ -63,6 +63,12 @@ const recombine = (() => {
     return colors[""][sum % colors[""].length];
   }
 
+  // The colours of the models that are compared: each its own, and if they are of one kind, two that differ.
+  function modelColors(models) {
+    const own = models.map(colorOf);
+    return new Set(own).size === own.length ? own : models.map((_, i) => colorOf(["transformer", "hypertransformer"][i]));
+  }
+
   function download(name, type, text) {
     const url = URL.createObjectURL(new Blob([text], { type }));
     element("a", { href: url, download: name }).click();
@@ -158,5 +164,5 @@ const recombine = (() => {
   const modulesOf = (mask) => [...mask].flatMap((bit, i) => (bit === "1" ? [i] : []));
   const number = (value, digits = 3) => (typeof value === "number" ? value.toFixed(digits).replace("-", "−") : "–");
 
-  return { byId, element, say, trouble, ask, readAddress, writeAddress, shared, tone, colorOf, plot, unplot, number, subscript, theta, modulesOf };
+  return { byId, element, say, trouble, ask, readAddress, writeAddress, shared, tone, colorOf, modelColors, plot, unplot, number, subscript, theta, modulesOf };
 })();
