@@ -28,10 +28,10 @@ explorable.drawing = (() => {
   const modulesOf = (mask) => [...mask].flatMap((bit, i) => (bit === "1" ? [i] : []));
   const nameOf = (mask) => modulesOf(mask).map(theta).join("+");
 
-  // Two digits, and three close to 1, where two would hide the difference.
+  // Two digits; close to 1, where two would hide the difference, three that are never rounded up to 1.
   function number(value) {
     if (value === null || !Number.isFinite(value)) return "–";
-    return value.toFixed(value >= 0.99 ? 3 : 2).replace("-", "−");
+    return value >= 0.99 ? (Math.floor(1000 * value) / 1000).toFixed(3) : value.toFixed(2).replace("-", "−");
   }
 
   // ---- the graph of the modules ----------------------------------------------------------------------------------

@@ -334,6 +334,7 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
     words.replaceChildren(...STEPS[state.step].words());
     place.dataset.step = state.step;
     pills.forEach((pill, i) => (i === state.step ? pill.setAttribute("aria-current", "step") : pill.removeAttribute("aria-current")));
+    pills[state.step].parentElement.scrollLeft = pills[state.step].offsetLeft - 60; // on a phone, the steps are wider than the screen
   }
 
   addEventListener("keydown", (event) => {
