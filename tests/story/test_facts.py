@@ -29,7 +29,7 @@ def test_the_stored_facts_are_those_of_the_runs() -> None:
     for path, answers in zip(demo_paths(), ("transformer", "inferred"), strict=True):
         row, scores = last_row(open_run(path)), facts.scores[answers]
         assert (scores.in_dist, scores.ood) == pytest.approx((row.in_dist.r2, row.ood.r2), abs=1e-6)
-        masks = {mask: one.r2 for mask, one in {**row.in_dist.masks, **row.ood.masks}.items()}
+        masks = {mask: one.r2 for split in (row.in_dist, row.ood) for mask, one in (split.masks or {}).items()}
         assert scores.masks == pytest.approx(masks, abs=1e-6)
     interventions = read_scorecard(open_run(demo_paths()[1])).value.interventions
     assert isinstance(interventions, LatentInterventions)
