@@ -41,6 +41,7 @@ ORDER = (
     "bench",
     "figure",
     "page",
+    "story",
     "terminal",
     "notebook",
     "serve",

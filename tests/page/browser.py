@@ -9,6 +9,7 @@ import shutil
 import signal
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -120,11 +121,21 @@ class Browser:
     def press(self, key: str, times: int = 1) -> None:
         """Press a key; it goes to the focused element."""
         text = {"Enter": "\r", " ": " "}.get(key)
-        code = {"Tab": 9, "Enter": 13, " ": 32, "ArrowRight": 39}[key]
+        code = {"Tab": 9, "Enter": 13, " ": 32, "ArrowRight": 39, "ArrowLeft": 37}[key]
         more = {"key": key, "code": "Space" if key == " " else key, "windowsVirtualKeyCode": code}
         for _ in range(times):
             self.call("Input.dispatchKeyEvent", type="keyDown", **more, **({"text": text} if text else {}))
             self.call("Input.dispatchKeyEvent", type="keyUp", **more)
+
+    def drag(self, points: Sequence[tuple[float, float]], pause: float = 0.016) -> None:
+        """Press the mouse at the first point, move it through the others at the pace of a hand, and let go."""
+        button = {"button": "left", "buttons": 1, "clickCount": 1}
+        (x, y), *rest = points
+        self.call("Input.dispatchMouseEvent", type="mousePressed", x=x, y=y, **button)
+        for x, y in rest:
+            self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y, **button)
+            time.sleep(pause)
+        self.call("Input.dispatchMouseEvent", type="mouseReleased", x=x, y=y, **button)
 
     def screenshot(self, path: Path, top: int = 0, height: int | None = None) -> None:
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]

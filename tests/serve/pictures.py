@@ -11,6 +11,7 @@ from tests.serve.server import serving
 ROOT = Path(__file__).parents[2]
 LOADING = 180.0
 PHONE = 844  # pixels of its height
+SCREEN = 720
 MODELS = ("transformer", "hypertransformer")
 SELECTED = [("run", f"quick/{model}-connected+-seed{seed}") for model in MODELS for seed in range(3)]
 RUNS = [("q", "quick/"), ("study", "quick"), *SELECTED]
@@ -23,9 +24,13 @@ PICTURES = {  # directory (None for the demo), view, what it shows, width, schem
     "serve_explore.png": (None, "explore", TASK, 1280, "light"),
     "serve_explore_true.png": (None, "explore", [*TASK, ("latent1", "true")], 1280, "light"),
     "serve_explore_dark.png": (None, "explore", TASK, 1280, "dark"),
+    "story_2.png": (None, "story", [("step", "2")], 1280, "light"),
+    "story_2_new_part.png": (None, "story", [("step", "2"), ("show", "novel")], 1280, "light"),
+    "story_3.png": (None, "story", [("step", "3"), ("answers", "true")], 1280, "dark"),
+    "story_4.png": (None, "story", [("step", "4"), ("answers", "explicit"), ("steps", "3")], 1280, "light"),
     "serve_phone_explore.png": (None, "explore", TASK, 390, "dark"),
 }
-DRAWN = {"runs": ("curves",), "explore": ("scatter", "slice", "latent", "attention")}
+DRAWN = {"story": (), "runs": ("curves",), "explore": ("scatter", "slice", "latent", "attention")}
 
 
 def main(out: Path) -> None:
@@ -35,12 +40,15 @@ def main(out: Path) -> None:
                 if where != directory:
                     continue
                 link = f"{server.url}/#{view}&{urlencode(shown)}"
-                browser.open(link, width=width, height=PHONE, scheme=scheme, ready=view, patience=LOADING)
+                height = SCREEN if view == "story" else PHONE
+                browser.open(link, width=width, height=height, scheme=scheme, ready=view, patience=LOADING)
                 for plot in DRAWN[view]:
                     browser.wait_for(f"document.querySelector('#{plot} svg') !== null", LOADING)
+                if view == "story":
+                    browser.wait_for("document.getElementById('story').dataset.settled === 'true'", LOADING)
                 if view == "runs":
                     browser.wait_for("document.querySelectorAll('#claims li').length === 7", LOADING)
-                browser.screenshot(out / name, height=PHONE if width < 600 else None)
+                browser.screenshot(out / name, height=height if width < 600 or view == "story" else None)
                 (out / name).write_bytes(compressed((out / name).read_bytes()))
                 assert browser.problems == [], browser.problems
 

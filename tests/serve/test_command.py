@@ -63,7 +63,7 @@ def test_it_opens_a_browser(tmp_path: Path) -> None:
             deadline = time.monotonic() + 30
             while not (tmp_path / "asked").exists() and time.monotonic() < deadline:
                 time.sleep(0.05)
-            assert (tmp_path / "asked").read_text().strip() == f"{address}/#explore"
+            assert (tmp_path / "asked").read_text().strip() == address
         finally:
             os.killpg(process.pid, signal.SIGKILL)
 

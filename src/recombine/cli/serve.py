@@ -40,8 +40,9 @@ class Serve:
     """package.module:Class, for runs of a custom model."""
     port: int = 8642
     """The port, open to this machine only; 0 for any free port. From elsewhere: ssh -L 8642:localhost:8642 HOST."""
-    share: float = 0.01
-    """The share of one core that the models may use while the machine is busy; everything else gets half as much."""
+    share: float | None = None
+    """The share of one core that the models may use while the machine is busy; everything else gets half as much.
+    Default: 0.01, and with --demo all of it."""
     open: bool = False
     """Open the page in a browser."""
 
@@ -57,7 +58,8 @@ class Serve:
             what = "is a file, not a directory" if directory.exists() else "there is no such directory"
             raise InputError("directory", str(directory), f"{what}; --demo shows trained models without one")
         check_size("port", self.port, least=0, most=65_535)
-        check_number("share", self.share, above=0.0, most=1.0)
+        if self.share is not None:
+            check_number("share", self.share, above=0.0, most=1.0)
         from recombine.run.machine import prepare
 
         prepare(1)  # before a custom model starts JAX
@@ -92,8 +94,7 @@ class Serve:
                 timeout_graceful_shutdown=1,
             )
             if self.open:  # in a thread: a browser in a terminal returns only when it is closed
-                page = f"{address}/#explore" if self.demo else address
-                threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()
+                threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
             with suppress(KeyboardInterrupt):  # uvicorn has shut down in order, and raises it again
                 _server(config).run(sockets=[listening])
 

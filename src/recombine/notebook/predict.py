@@ -17,6 +17,7 @@ from recombine.model.interface import LatentModel, Model
 from recombine.notebook.load import Run
 from recombine.notebook.sample import Episodes
 from recombine.run.machine import prepare
+from recombine.support.split import CONTROL_SPLITS
 
 
 @dataclass(frozen=True)

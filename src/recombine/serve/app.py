@@ -33,6 +33,9 @@ from recombine.serve.live_verdicts import Verdicts
 from recombine.serve.run_summary import SeenRun
 from recombine.serve.watch import Watch, cancel
 from recombine.storage.thinned_metrics import MEASURED, MOST_POINTS
+from recombine.story.pack import demo_story
+from recombine.story.static_page import HERE as STORY
+from recombine.story.static_page import SCRIPTS, STYLE
 from recombine.study.interval import t_quantile
 
 STATIC = Path(__file__).with_name("static")
@@ -56,10 +59,15 @@ class CurveValues(Record, frozen=True):
 
 
 def make_app(
-    root: Path, custom: str | None = None, share: float = SHARE, chosen: Mapping[str, Path] | None = None
+    root: Path, custom: str | None = None, share: float | None = None, chosen: Mapping[str, Path] | None = None
 ) -> Guard:
-    """The server of the runs below `root`, or in `chosen` archives there. `custom` is the custom model, if any."""
-    server = Server(Library(root, chosen), custom, share)
+    """The server of the runs below `root`, or in `chosen` archives there. `custom` is the custom model, if any.
+
+    `chosen` is the demo. It may use a whole core, unless `share` says otherwise.
+    """
+    if share is None:
+        share = SHARE if chosen is None else 1.0
+    server = Server(Library(root, chosen), custom, share, is_demo=chosen is not None)
     app = Starlette(
         routes=server.routes(),
         middleware=[Middleware(Gate, budget=server.budget)],
@@ -88,12 +96,13 @@ async def _answer_not_found(request: Request, error: Exception) -> Response:
 class Server:
     """The routes, and the state that they share."""
 
-    def __init__(self, library: Library, custom: str | None = None, share: float = SHARE):
-        self.library = library
+    def __init__(self, library: Library, custom: str | None = None, share: float = SHARE, is_demo: bool = False):
+        self.library, self.is_demo = library, is_demo
         self.watch = Watch(self.library)
         self.explorer = ExplorerProcess(share, library.root)
         self.custom = custom
-        self.files = {path.name: path.read_bytes() for path in (*STATIC.iterdir(), TONE) if path.suffix in TYPES}
+        self.vega: asyncio.Task[bytes] | None = None
+        self.files = {path.name: path.read_bytes() for path in _static_files()}
         busyness = Busyness(lambda: (os.getpid(), self.explorer.pid))
         self.verdicts = Verdicts(self.library, share, busyness)
         self.seconds_reading_curves = 0.0
@@ -110,14 +119,21 @@ class Server:
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
         await self.watch.look_once()
         watching = asyncio.create_task(self.watch.keep_looking())
-        # Loading Vega takes seconds, and the first page will soon need it.
-        self.vega = asyncio.create_task(asyncio.to_thread(_load_vega))
+        if not self.is_demo:  # its first page, the story, needs no Vega
+            self.load_vega()
         try:
             yield
         finally:
             await cancel(watching)
-            await cancel(self.vega)
+            if self.vega is not None:
+                await cancel(self.vega)
             await self.explorer.end()
+
+    def load_vega(self) -> asyncio.Task[bytes]:
+        """Load Vega, once. It takes seconds, so it begins before the first plot asks for it."""
+        if self.vega is None:
+            self.vega = asyncio.create_task(asyncio.to_thread(_load_vega))
+        return self.vega
 
     async def answer_refusal(self, request: Request, error: Exception) -> Response:
         """Answer with the error message. Paths are shown relative to the served directory."""
@@ -134,6 +150,7 @@ class Server:
             "/api/claims": self.claims,
             "/api/models": self.models,
             "/api/explore": self.explore,
+            "/api/story": self.story,
         }
         return [Route(path, answer) for path, answer in answers.items()]
 
@@ -143,7 +160,7 @@ class Server:
     async def file(self, request: Request) -> Response:
         name = request.path_params["name"]
         if name == "vega.js":
-            self.files[name] = await self.vega
+            self.files[name] = await self.load_vega()
         if name not in self.files:
             raise HTTPException(404)
         return Response(self.files[name], media_type=TYPES[Path(name).suffix])
@@ -154,7 +171,8 @@ class Server:
         return Json(
             {
                 "version": __version__,
-                "directory": self.library.root.name,
+                "directory": "demo" if self.is_demo else self.library.root.name,
+                "story": self.is_demo,
                 "number": self.watch.number,
                 "runs": self.library.table(),
                 "sweeps": self.library.sweeps(),
@@ -217,6 +235,12 @@ class Server:
         question = Question(paths=paths, custom=custom, task=task, latents=latents)
         return Json(await self.explorer.ask(question, Exploration))
 
+    async def story(self, request: Request) -> Response:
+        """The models of the demo's story, for the page to run."""
+        if not self.is_demo:
+            raise HTTPException(404)
+        return Json(await asyncio.to_thread(demo_story))
+
     def _asked_runs(self, request: Request) -> tuple[tuple[bytes, ...], tuple[str, ...]]:
         """The paths of the runs that a request names, and the custom classes of their models."""
         names = request.query_params.getlist("run")
@@ -235,6 +259,12 @@ class Server:
         if kind not in (*SHIPPED, self.custom):
             raise InputError("run", run.name, f"its model is {kind}: serve with --model {kind} to have it imported")
         return kind
+
+
+def _static_files() -> list[Path]:
+    """The page's own files, and those that it shares with other pages."""
+    own = [path for path in STATIC.iterdir() if path.suffix in TYPES]
+    return [*own, TONE, *(STORY / name for name in (*SCRIPTS, STYLE))]
 
 
 def _load_vega() -> bytes:

@@ -66,6 +66,7 @@ class RunSummary(Record, frozen=True, kw_only=True):
     loss: float | None = None
     in_dist: float | None = None
     ood: float | None = None
+    novel: float | None = None
     control: float | None = None
     control_modules: float | None = None
     playable: bool = False
@@ -165,6 +166,7 @@ def _with_scores(before: SeenRun, found: FoundRun) -> RunSummary:
         loss=None if point is None else point.loss,
         in_dist=None if point is None else point.in_dist,
         ood=None if point is None else point.ood,
+        novel=None if point is None else point.novel,
         control=None if point is None else point.control,
         control_modules=None if point is None else point.control_modules,
         playable=source.has_parameters(),

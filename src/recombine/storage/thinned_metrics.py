@@ -7,7 +7,7 @@ from recombine.storage.integrity import recorded
 from recombine.storage.source import RunSource
 from recombine.support.split import EVAL_SPLITS
 
-MEASURED = ("loss", *EVAL_SPLITS, "probe")
+MEASURED = ("loss", *EVAL_SPLITS, "novel", "probe")
 """The quantities that have curves."""
 MOST_POINTS = 300
 
@@ -23,6 +23,8 @@ class CurvePoint(Record, frozen=True):
     ood: Number
     control: Number
     control_modules: Number
+    novel: Number
+    """R² of the novel part of held-out tasks."""
     probe: Number
     """On held-out masks, from the last residual stream."""
 
@@ -46,7 +48,8 @@ def read_curve(source: RunSource, most: int = MOST_POINTS) -> list[CurvePoint]:
 def curve_point(row: MetricsRow) -> CurvePoint:
     decoded = row.probe.ood if row.probe is not None else None
     scores = {split: short(row.r2(split)) for split in EVAL_SPLITS}
-    return CurvePoint(step=row.step, loss=short(row.loss), probe=short(decoded[-1] if decoded else None), **scores)
+    novel, probe = None if row.novel is None else row.novel.ood.r2, decoded[-1] if decoded else None
+    return CurvePoint(step=row.step, loss=short(row.loss), novel=short(novel), probe=short(probe), **scores)
 
 
 def short(value: Number) -> Number:

@@ -60,16 +60,17 @@ def make_scene(task: ComposedTask, teacher: Teacher) -> Scene:
 @eqx.filter_jit
 def _draw(key: Array, teacher: Teacher, z: Float[Array, "M"], length: int, axis: Array) -> Scene:
     input_dim, distribution = teacher.input_dim, teacher.input_distribution
-    context_key, query_key, direction_key, base_key = jax.random.split(key, 4)
+    context_key, query_key, _, base_key = jax.random.split(key, 4)
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(context_key, jnp.arange(length, dtype=jnp.uint32))
     context_x = jax.vmap(lambda key: sample_input(key, (input_dim,), distribution))(keys)
     query_x = sample_input(query_key, (NUM_QUERIES, input_dim), distribution)
-    random = jax.random.normal(direction_key, (input_dim,), jnp.float32)
-    axes = jnp.concatenate([(random / jnp.linalg.norm(random))[None], jnp.eye(input_dim, dtype=jnp.float32)])
-    direction = axes[axis]
-    slice_t = jnp.linspace(-REACH, REACH, NUM_SLICE, dtype=jnp.float32)
     # A line through the origin would be unlike the inputs of training.
     base = sample_input(base_key, (input_dim,), distribution)
+    steepest = jax.grad(lambda x: teacher.label(z, x))(base)  # in a random direction, a task may be flat
+    norm = jnp.maximum(jnp.linalg.norm(steepest), 1e-12)
+    axes = jnp.concatenate([(steepest / norm)[None], jnp.eye(input_dim, dtype=jnp.float32)])
+    direction = axes[axis]
+    slice_t = jnp.linspace(-REACH, REACH, NUM_SLICE, dtype=jnp.float32)
     slice_x = base - (base @ direction) * direction + slice_t[:, None] * direction
     context_y = teacher.label(z, context_x)
     if teacher.label_noise:

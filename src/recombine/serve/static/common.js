@@ -42,7 +42,7 @@ const recombine = (() => {
   // The view and its state are stored in the address after the #, so that a link restores them.
   function readAddress() {
     const [view, ...rest] = location.hash.slice(1).split("&");
-    return [view || "runs", new URLSearchParams(rest.join("&"))];
+    return [view, new URLSearchParams(rest.join("&"))];
   }
 
   function writeAddress(view, parameters) {
@@ -63,6 +63,12 @@ const recombine = (() => {
     return colors[""][sum % colors[""].length];
   }
 
+  // The colours of the models that are compared: each its own, and if they are of one kind, two that differ.
+  function modelColors(models) {
+    const own = models.map(colorOf);
+    return new Set(own).size === own.length ? own : models.map((_, i) => colorOf(["transformer", "hypertransformer"][i]));
+  }
+
   function download(name, type, text) {
     const url = URL.createObjectURL(new Blob([text], { type }));
     element("a", { href: url, download: name }).click();
@@ -79,11 +85,14 @@ const recombine = (() => {
     return [names, ...rows.map((row) => names.map((name) => row[name]))].map((line) => line.map(cell).join(",")).join("\n") + "\n";
   }
 
-  // The drawing library is large, so it is loaded after everything else.
-  const drawing = new Promise((done, failed) => {
-    document.head.append(element("script", { src: "/static/vega.js", onload: done, onerror: () => failed(new Error("the plots cannot be drawn: vega.js did not load")) }));
-  });
-  drawing.catch(() => {}); // reported when something is drawn
+  // The drawing library is large, so it is loaded when the first plot needs it. The story needs none.
+  let drawing = null;
+  const loadDrawing = () => {
+    drawing ??= new Promise((done, failed) => {
+      document.head.append(element("script", { src: "/static/vega.js", onload: done, onerror: () => failed(new Error("the plots cannot be drawn: vega.js did not load")) }));
+    });
+    return drawing;
+  };
   const drawn = new Map();
 
   // Draw a plot. It is drawn again when its specification or the tone changes; otherwise only its data are replaced.
@@ -96,7 +105,7 @@ const recombine = (() => {
       known?.view?.finalize();
       known = { key, view: null, rows: [] };
       drawn.set(id, known);
-      await drawing;
+      await loadDrawing();
       if (drawn.get(id) !== known) return;
       const chart = placeFor(id);
       const { view } = await vegaEmbed(chart, { ...spec, description: place.closest("figure").querySelector("h2").textContent, datasets: data }, {
@@ -155,5 +164,5 @@ const recombine = (() => {
   const modulesOf = (mask) => [...mask].flatMap((bit, i) => (bit === "1" ? [i] : []));
   const number = (value, digits = 3) => (typeof value === "number" ? value.toFixed(digits).replace("-", "−") : "–");
 
-  return { byId, element, say, trouble, ask, readAddress, writeAddress, shared, tone, colorOf, plot, unplot, number, subscript, theta, modulesOf };
+  return { byId, element, say, trouble, ask, readAddress, writeAddress, shared, tone, colorOf, modelColors, plot, unplot, number, subscript, theta, modulesOf };
 })();

@@ -60,7 +60,7 @@ recombine.curves = (() => {
           encoding: { y, shape: { field: "runs", type: "nominal", scale: { domain: alike }, legend: { ...below, columns: 1, labelLimit: Math.max(120, byId("curves").clientWidth - 60) } } } }] : []),
         ...(few ? [{ data: { name: "points" }, params: [near], mark: { type: "point", filled: true, size: 60 },
           encoding: { y, opacity: { condition: { param: "near", empty: false, value: 1 }, value: 0 },
-            tooltip: [{ field: "runs", format: "s", formatType: "toString" }, { field: "step", format: "," }, { field: "mean", format: ".4f" }, { field: "seeds", title: "seeds" }] } }] : []),
+            tooltip: [{ field: "runs", format: "s", formatType: "toString" }, { field: "step", format: "," }, { field: "mean", format: ".4f" }, { field: "seeds", title: "seeds", format: "," }] } }] : []),
       ],
     };
   }

@@ -89,7 +89,8 @@
 
   function drawTask() {
     const { modules, masks } = teaching();
-    recombine.drawGraph({ modules, masks, weights: state.weights, kind: kindOf(maskOf(state.weights)), choose: setWeights });
+    const fresh = state.fresh !== null; // a fresh teacher's pairs were neither trained on nor held out
+    recombine.drawGraph({ modules, masks: fresh ? { trained: [], held_out: [] } : masks, weights: state.weights, kind: fresh ? "other" : kindOf(maskOf(state.weights)), choose: setWeights });
     drawWeights();
   }
 
@@ -159,7 +160,7 @@
     byId("length").max = first.lengths.length - 1;
     byId("length").value = first.lengths.indexOf(state.length);
     tellLength();
-    byId("direction").replaceChildren(element("option", { value: 0, text: "a random one" }),
+    byId("direction").replaceChildren(element("option", { value: 0, text: "the steepest" }),
       ...Array.from({ length: first.input_dim }, (_, i) => element("option", { value: i + 1, text: `input ${i + 1}` })));
     byId("direction").value = state.direction;
     drawTeacher();
@@ -171,6 +172,7 @@
     const now = JSON.stringify(chosen());
     if (now === key && described) return;
     byId("summary").replaceChildren(element("p", { class: "soft", text: "loading the models …" }));
+    if (answer) document.querySelector(".results").classList.add("stale"); // its plots are those of other models
     allow(false);
     described = null;
     try {
@@ -190,12 +192,20 @@
 
   const KINDS = { trained: ["good", "trained on"], held_out: ["bad", "held out"], other: ["open", "neither trained on nor held out"], control: ["open", "another teacher's modules"] };
 
+  // A model of ours has the same colour on all pages. Two of the same kind are told apart by the first two colours.
+  const colors = () => recombine.modelColors(answer.models.map((one) => one.model));
+  function dot(i) {
+    const made = element("span", { class: "dot", "aria-hidden": "true" });
+    made.style.background = colors()[i];
+    return made;
+  }
+
   let announcing = null;
   function summary() {
     const badge = (kind) => element("span", { class: `badge ${KINDS[kind][0]}`, text: kind === "control" && state.fresh !== null ? "a fresh teacher" : KINDS[kind][1] });
     const kinds = new Set(answer.models.map((one) => one.kind)); // the two models may have different supports
     byId("summary").replaceChildren(...(kinds.size === 1 ? [badge(answer.models[0].kind)] : []),
-      ...answer.models.map((one, i) => element("span", {}, element("span", { class: `dot ${i ? "second" : "first"}`, "aria-hidden": "true" }),
+      ...answer.models.map((one, i) => element("span", {}, dot(i),
         `${labels()[i]} R² `, element("strong", { text: number(one.r2) }), ...(one.used ? [" ", element("span", { class: "badge open", text: state.latents[i] === TRUE ? "true latent" : "latent moved" })] : []), ...(kinds.size > 1 ? [" ", badge(one.kind)] : []))),
       element("span", { class: "soft", text: `ridge on the context: R² ${number(answer.ridge)}` }));
     clearTimeout(announcing); // announce only when the numbers have settled
@@ -241,7 +251,7 @@
 
   let asking = false;
   let again = false;
-  // One request at a time. Of the requests that arrive meanwhile, only the last is sent.
+  // One request at a time, and every answer is drawn. Of the requests that arrive meanwhile, only the last is sent.
   async function update() {
     if (!described) return;
     save();
@@ -263,15 +273,16 @@
           ...state.latents.flatMap((one, i) => (one && state.runs[i] ? [[`latent${i}`, one.toString()]] : [])),
         ]);
         if (!described) return; // other models have been chosen; they are asked once they are loaded
-        if (again || described !== of) continue;
+        if (described !== of) continue;
         answer = found;
-        break;
+        trouble(null);
+        summary();
+        sliders();
+        await recombine.explorePlots({ answer, names: labels(), runs: state.runs, about: about() });
+        results.classList.remove("stale");
+        document.documentElement.dataset.drawings = String(Number(document.documentElement.dataset.drawings ?? 0) + 1);
+        if (!again) break; // every answer is drawn; then the latest question is asked
       }
-      trouble(null);
-      summary();
-      sliders();
-      await recombine.explorePlots({ answer, names: labels(), runs: state.runs, about: about() });
-      results.classList.remove("stale");
       document.documentElement.dataset.answers = String(Number(document.documentElement.dataset.answers ?? 0) + 1);
     } catch (error) {
       trouble(error.message);
@@ -305,7 +316,7 @@
     save,
     async show() {
       if (!chosen().length) {
-        byId("summary").replaceChildren(element("p", { text: "There is no trained model here. A run needs a checkpoint, or must have been exported with its parameters." }));
+        byId("summary").replaceChildren(element("p", { text: "There is no trained model here. A run needs a checkpoint, or must have been exported with its parameters. `recombine serve --demo` shows models that come with Recombine." }));
         allow(false);
         return;
       }

@@ -1,9 +1,10 @@
 "use strict";
 // Draws the explorer's plots of an answer. `names` are the labels of its models, `runs` the names of their runs.
 (() => {
-  const { plot, unplot, number, theta, tone } = recombine;
+  const { byId, plot, unplot, number, theta, tone } = recombine;
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const colors = () => [color("--first"), color("--second")];
+  let shown = []; // the models of the answer that is drawn
+  const colors = () => recombine.modelColors(shown);
   const base = { $schema: "https://vega.github.io/schema/vega-lite/v6.json", width: "container", autosize: { type: "fit", contains: "padding" } };
   const modelColor = (names) => ({ field: "model", type: "nominal", scale: { domain: names, range: colors().slice(0, names.length) }, legend: { title: null } });
 
@@ -77,16 +78,27 @@
     const rows = [...new Set(cells.map((cell) => cell.row))];
     const most = rows.map((row) => cells.filter((cell) => cell.row === row).reduce((a, b) => (b.weight > a.weight ? b : a)));
     const words = most.map((cell) => `${cell.row}: most on token ${cell.token}, ${number(cell.weight, 2)}`).join("; ");
-    return plot("attention", {
-      ...base, data: { name: "cells" }, height: 90 + Math.max(8, rows.length) * Math.max(12, Math.min(20, Math.round(260 / rows.length))), mark: { type: "rect" },
+    // One small heat map per model and layer, all on one scale.
+    const layers = [...new Set(cells.map((cell) => JSON.stringify([cell.model, cell.layer])))].map((text) => JSON.parse(text));
+    const highest = Math.max(...cells.map((cell) => cell.weight));
+    const heads = Math.max(...cells.map((cell) => cell.head));
+    const map = ([model, layer], i) => ({
+      title: { text: `${model}, layer ${layer}`, fontWeight: "normal", offset: 4 },
+      width: Math.max(180, byId("attention").clientWidth - 120), height: heads * Math.max(8, Math.min(14, Math.round(60 / heads))),
+      transform: [{ filter: { and: [{ field: "model", equal: model }, { field: "layer", equal: layer }] } }], mark: { type: "rect" },
       encoding: {
-        x: { field: "token", type: "ordinal", title: "token; the last is read out", axis: { labelAngle: 0, labelOverlap: true } },
-        y: { field: "row", type: "nominal", title: null, sort: rows, axis: { labelFontSize: 11, labelLimit: 220 } },
-        color: { field: "weight", type: "quantitative", title: null, scale: { scheme: tone() === "dark" ? "viridis" : "blues" }, legend: { gradientLength: 120 } },
+        x: { field: "token", type: "ordinal", title: i === layers.length - 1 ? "token; the last is read out" : null, axis: { labelAngle: 0, labelOverlap: true, labels: i === layers.length - 1, ticks: i === layers.length - 1 } },
+        y: { field: "head", type: "ordinal", title: "head", axis: { labelFontSize: 10, labelOverlap: true } },
+        color: { field: "weight", type: "quantitative", title: null, scale: { scheme: tone() === "dark" ? "viridis" : "blues", domain: [0, highest] }, legend: { orient: "right", gradientLength: 90, format: ".2f" } },
         tooltip: [{ field: "row" }, { field: "token" }, { field: "weight", format: ".3f" }],
       },
-    }, { cells }, { rows: cells.map(({ row, ...cell }) => cell), about, words });
+    });
+    return plot("attention", { $schema: base.$schema, data: { name: "cells" }, vconcat: layers.map(map), spacing: 8 },
+      { cells }, { rows: cells.map(({ row, ...cell }) => cell), about, words });
   }
 
-  recombine.explorePlots = (shown) => Promise.all([scatter, slice, latent, attention].map((draw) => draw(shown)));
+  recombine.explorePlots = (drawn) => {
+    shown = drawn.answer.models.map((one) => one.model);
+    return Promise.all([scatter, slice, latent, attention].map((draw) => draw(drawn)));
+  };
 })();

@@ -36,6 +36,7 @@ recombine.drawGraph = (() => {
     const chosen = weights.flatMap((weight, i) => (weight > 0 ? [i] : []));
     if (chosen.length > 1) svg.append(make("polygon", { class: `chosen ${kind}`, points: chosen.map((i) => at(i).join(",")).join(" ") }));
     const focused = document.activeElement?.closest?.("#graph g")?.dataset.module;
+    const focusVisible = document.activeElement?.matches(":focus-visible"); // a click with the mouse draws no box
     for (let i = 0; i < modules; i += 1) {
       const [x, y] = at(i);
       const on = weights[i] > 0;
@@ -56,6 +57,6 @@ recombine.drawGraph = (() => {
       svg.append(node);
     }
     byId("graph").replaceChildren(svg);
-    if (focused !== undefined) svg.querySelector(`[data-module="${focused}"]`)?.focus();
+    if (focused !== undefined) svg.querySelector(`[data-module="${focused}"]`)?.focus({ focusVisible });
   };
 })();

@@ -2,12 +2,13 @@
 // Switches between the views and between dark and light, and listens to the server's events.
 (() => {
   const { byId, ask, readAddress, say, shared, trouble } = recombine;
-  const views = { runs: recombine.runs, explore: recombine.explore };
+  const views = { story: recombine.story, runs: recombine.runs, explore: recombine.explore };
+  let first = "runs"; // the view of an address without one
 
   // `anew`: the user has followed a link, whose parameters replace the current state. The links of the views have none.
   async function show(anew = false) {
     const [view, parameters] = readAddress();
-    const name = Object.hasOwn(views, view) ? view : "runs";
+    const name = Object.hasOwn(views, view) && !byId(`to-${view}`).hidden ? view : first;
     if (anew && [...parameters].length) views[name].restore(parameters);
     for (const one of Object.keys(views)) {
       byId(one).hidden = one !== name;
@@ -62,6 +63,8 @@
     Object.assign(shared, { themes: answer.themes, colors: answer.colors, quantiles: answer.quantiles });
     byId("directory").textContent = answer.directory;
     byId("version").textContent = answer.version;
+    if (answer.story) first = "story";
+    byId("to-story").hidden = !answer.story;
     const [view, parameters] = readAddress();
     views.runs.start(answer);
     for (const name of Object.keys(views)) views[name].restore(name === view ? parameters : new URLSearchParams());

@@ -18,7 +18,7 @@
     const step = run.num_steps ? `${run.step.toLocaleString("en")} / ${run.num_steps.toLocaleString("en")}` : "–";
     return [
       [run.model ?? "–"], [run.support ?? "–"], [run.seed ?? "–", "number"],
-      [run.state, "state"], [step, "number"], [number(run.loss, 5), "number"], [number(run.in_dist), "number"], [number(run.ood), "number"],
+      [run.state, "state"], [step, "number"], [number(run.loss, 5), "number"], [number(run.in_dist), "number"], [number(run.ood), "number"], [number(run.novel), "number"],
     ];
   }
 
@@ -43,7 +43,7 @@
     if (row) return row;
     const box = element("input", { type: "checkbox", "aria-label": `select ${run.name}`, onchange: () => pick(run.name, box.checked) });
     row = element("tr", {}, element("td", {}, box), element("th", { scope: "row", title: run.name }, element("bdi", { text: run.name })));
-    for (let i = 0; i < 8; i += 1) row.append(element("td"));
+    row.append(...cells(run).map(() => element("td")));
     rows.set(run.name, row);
     return fill(row, run);
   }
@@ -223,7 +223,7 @@
     save();
   });
   document.querySelectorAll("#table thead button").forEach((button) => button.addEventListener("click", () => {
-    state.down = state.sort === button.dataset.sort ? !state.down : ["ood", "in_dist", "step"].includes(button.dataset.sort);
+    state.down = state.sort === button.dataset.sort ? !state.down : ["ood", "novel", "in_dist", "step"].includes(button.dataset.sort);
     state.sort = button.dataset.sort;
     arrangeAnew();
     save();

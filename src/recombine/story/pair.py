@@ -1,0 +1,174 @@
+"""The two models of a story: are they comparable, and what do they score?"""
+
+from base64 import b64encode
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from numpy.typing import ArrayLike
+
+from recombine.config.schema import VARIATIONS, Config, HypertransformerConfig, TaskConfig, TransformerConfig
+from recombine.errors import InputError
+from recombine.measure.evaluated import EvaluatedModel
+from recombine.measure.latent.module_recovery import execute_many, fit_map, scaled_latent
+from recombine.measure.novel import EXPLAINED, NUM_INPUTS, novel_tasks, one_thread, score_novel, span_of
+from recombine.measure.predict import in_chunks
+from recombine.measure.r2 import score, score_by_mask
+from recombine.measure.reference.trained_tasks import draw_tasks
+from recombine.model.hypertransformer import Hypertransformer
+from recombine.numerics import exact_jit
+from recombine.run.load import TrainedModel
+from recombine.story.facts import Answers, StoryFacts, StoryScores
+from recombine.stream import Stream, stream_key
+from recombine.task.episode import Episode, sample_input
+from recombine.task.interface import Teacher
+from recombine.task.teacher import HypernetworkTeacher
+
+NUM_QUERIES = 64  # test inputs in the page: a transformer needs milliseconds for each
+EXPLICIT_STEPS = 4
+DAMPING = 1e-3
+HALVINGS = 4
+MOST_MASKS = 28  # the strip of the page has no room for more
+
+
+class StoryPair(NamedTuple):
+    """A transformer and a hypertransformer that were trained on the same tasks."""
+
+    transformer: TrainedModel
+    hypertransformer: TrainedModel
+
+    @property
+    def config(self) -> Config:
+        return self.hypertransformer.config
+
+
+def story_pair(models: list[TrainedModel]) -> StoryPair:
+    """The two models in their order. Refuses models that cannot be compared, or that the page cannot compute."""
+    kinds = [model.config.model.label for model in models]
+    if sorted(kinds) != ["hypertransformer", "transformer"]:
+        raise InputError("runs", ", ".join(kinds), "a page tells of one transformer and one hypertransformer")
+    pair = StoryPair(*sorted(models, key=lambda one: one.config.model.label, reverse=True))
+    first, second = pair.transformer.config, pair.config
+    for name in ("input_dim", "hidden_dim", "episode_length", "support", *VARIATIONS):
+        if getattr(first.task, name) != getattr(second.task, name):
+            values = f"{_shown(first.task, name)} and {_shown(second.task, name)}"
+            raise InputError(f"task.{name}", values, "must be the same for both runs")
+    if (first.seed, first.teacher_seed) != (second.seed, second.teacher_seed):
+        raise InputError("seed", f"{first.seed} and {second.seed}", "must be the same: both learn from one teacher")
+    support = second.task.support
+    if not support.held_out:
+        raise InputError("task.support", support.name, "holds out no mask, so there is no story to tell")
+    if len(support.masks) + len(support.held_out) > MOST_MASKS:
+        count = len(support.masks) + len(support.held_out)
+        raise InputError("task.support", support.name, f"has {count} masks; a page shows at most {MOST_MASKS}")
+    for name in VARIATIONS:
+        if getattr(second.task, name) != getattr(TaskConfig(), name):
+            raise InputError(f"task.{name}", getattr(second.task, name), "a page computes the paper's task alone")
+    assert isinstance(first.model, TransformerConfig)
+    assert isinstance(second.model, HypertransformerConfig)
+    if second.model.unit_norm:
+        raise InputError("model.unit_norm", True, "a page computes models whose weights are linear in the latent")
+    return pair
+
+
+def _shown(task: TaskConfig, name: str) -> str:
+    return task.support.name if name == "support" else str(getattr(task, name))
+
+
+def measure_facts(pair: StoryPair) -> StoryFacts:
+    """Measure both models, and the hypertransformer with other latents than its own guess."""
+    config, teacher = pair.config, EvaluatedModel(*pair.hypertransformer[:2]).teacher
+    evaluated = [EvaluatedModel(one.config, one.model) for one in pair]
+    hyper, model = evaluated[1], pair.hypertransformer.model
+    assert isinstance(model, Hypertransformer)
+    assert isinstance(teacher, HypernetworkTeacher)
+    assert hyper.fit_output.latent is not None
+    to_inferred = fit_map(scaled_latent(teacher, hyper.fit_episodes.latent), hyper.fit_output.latent)
+
+    def predict(answers: Answers, episodes: Episode) -> ArrayLike:
+        match answers:
+            case "transformer":
+                return evaluated[0].forward(episodes).y
+            case "inferred":
+                return hyper.forward(episodes).y
+            case "true":
+                z = jnp.asarray(to_inferred(scaled_latent(teacher, episodes.latent)), jnp.float32)
+                return execute_many(model, z, episodes.query_x)
+            case "explicit":
+                start = hyper.forward(episodes).latent
+                assert start is not None
+                z = infer_explicitly(model, episodes.context_x, episodes.context_y, start)
+                return execute_many(model, z, episodes.query_x)
+
+    tasks, support, scores = novel_tasks(config, teacher), config.task.support, {}
+    for answers in ("transformer", "inferred", "true", "explicit"):
+        found, masks = {}, {}
+        for split in ("in_dist", "ood"):
+            prediction = predict(answers, hyper.episodes[split])
+            found[split] = score(prediction, hyper.episodes[split]).r2
+            masks |= score_by_mask(prediction, hyper.episodes[split], support.masks_of(split))
+        novel = score_novel(predict(answers, tasks.episodes), tasks, tasks.span)
+        by_mask = {mask: one.r2 for mask, one in masks.items() if one.r2 is not None}
+        scores[answers] = StoryScores(found["in_dist"], found["ood"], novel.r2, by_mask)
+    x, span = _queries(config, teacher)
+    return StoryFacts(
+        modules=support.num_modules,
+        hidden=config.task.hidden_dim,
+        inputs=config.task.input_dim,
+        context=config.task.episode_length - 1,
+        support=support.name,
+        trained=tuple("".join(map(str, mask)) for mask in support.masks),
+        held_out=tuple("".join(map(str, mask)) for mask in support.held_out),
+        theta=packed_floats(teacher.theta),
+        a=packed_floats(teacher.a),
+        map_weights=packed_floats(to_inferred.weights),
+        map_offset=packed_floats(to_inferred.offset),
+        queries=packed_floats(x),
+        span=packed_floats(span),
+        directions=span.shape[1],
+        novel_share=novel.share,
+        episodes=config.measure.episodes,
+        scores=scores,
+    )
+
+
+def packed_floats(array: ArrayLike) -> str:
+    """Little-endian float32 in base64."""
+    return b64encode(np.asarray(array, "<f4").tobytes()).decode()
+
+
+@one_thread
+def _queries(config: Config, teacher: Teacher) -> tuple[np.ndarray, np.ndarray]:
+    """The test inputs of the page, and the span of the trained tasks at them, as `recombine.measure.novel` has it."""
+    x = sample_input(stream_key(config.seed, Stream.novel), (NUM_INPUTS, config.task.input_dim))
+    functions = np.asarray(draw_tasks(config.seed, teacher, config.task.support).labels(x), np.float64)
+    span = span_of(functions, EXPLAINED)[:NUM_QUERIES]
+    return np.asarray(x[:NUM_QUERIES]), np.linalg.qr(span)[0]
+
+
+@exact_jit
+def infer_explicitly(
+    model: Hypertransformer,
+    context_x: Float[Array, "E context d"],
+    context_y: Float[Array, "E context"],
+    start: Float[Array, "E latent"],
+) -> Float[Array, "E latent"]:
+    """Damped Gauss–Newton steps on each latent, through the model's own modules: what story/inference.js does."""
+    fractions = jnp.asarray([0.5**i for i in range(HALVINGS + 1)] + [0.0])
+
+    def improve(x: Array, y: Array, z: Array) -> Array:
+        def execute(z: Array) -> Array:
+            return jax.vmap(model.execute, in_axes=(None, 0))(z, x)
+
+        for _ in range(EXPLICIT_STEPS):
+            residual, J = y - execute(z), jax.jacfwd(execute)(z)
+            normal = J.T @ J
+            damping = DAMPING * jnp.mean(jnp.diag(normal))
+            move = jnp.linalg.solve(normal + damping * jnp.eye(len(z)), J.T @ residual)
+            errors = jax.vmap(lambda share, z=z, move=move: jnp.sum((y - execute(z + share * move)) ** 2))(fractions)
+            z = z + fractions[jnp.argmax(errors <= jnp.sum(residual**2))] * move  # the first that is no worse
+        return z
+
+    return in_chunks(lambda chunk: jax.vmap(improve)(*chunk), (context_x, context_y, start))
