@@ -12,6 +12,7 @@ from recombine.config.preset import Preset, preset_config
 from recombine.config.schema import Config, CustomModelConfig
 from recombine.config.toml import Tables, config_tables, override, parse_changes
 from recombine.errors import InputError
+from recombine.jobs.paper_runs import safe_name
 from recombine.support.split import TEACHER_SPLITS
 from recombine.terminal.output import note, print_json, print_line
 
@@ -51,7 +52,7 @@ class Train:
 
     def run(self) -> None:
         config = self._config()
-        out = self.out or Path("runs") / f"{self.preset}-{config.model.label}-seed{config.seed}"
+        out = self.out or Path("runs") / f"{self.preset}-{safe_name(config.model.label)}-seed{config.seed}"
         from recombine.run.machine import prepare
         from recombine.storage.writer import check_run_path
 

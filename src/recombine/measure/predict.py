@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from recombine.config.schema import ComputeConfig, Config
-from recombine.model.forward import PLAIN, forward_batch, given_latent
+from recombine.model.forward import PLAIN, extra_pair, forward_batch
 from recombine.model.interface import BatchOutput, Model
 from recombine.numerics import exact_jit
 from recombine.task.episode import Episode
@@ -32,7 +32,7 @@ def forward(model: Model, episodes: Episode, compute: ComputeConfig = PLAIN) -> 
     def forward_chunk(inputs: tuple[Array, Array, Array]) -> BatchOutput:
         return forward_batch(model, *inputs, compute)
 
-    return in_chunks(forward_chunk, episodes.shown(given_latent(model)))
+    return in_chunks(forward_chunk, episodes.shown(extra_pair(model)))
 
 
 def forward_episodes(config: Config, model: Model, episodes: Episode) -> BatchOutput:
