@@ -50,7 +50,7 @@ def forward_batch(
         if compute.path == "fast" and isinstance(model, TrunkModel):
             output = fast_forward(model, *inputs, keys)
         else:
-            with_key = lambda key, *inputs: model(*inputs, key=key)  # noqa: E731
+            with_key = lambda key, *inputs: model(*inputs, key=key)  # noqa: E731  # pyright: ignore[reportCallIssue]
             y, trace = jax.vmap(model)(*inputs) if keys is None else jax.vmap(with_key)(keys, *inputs)
             output = BatchOutput(y, None if trace.residual is None else trace.residual[:, :, -1], trace.latent)
     return jax.tree.map(lambda array: array.astype(context_y.dtype), output)
