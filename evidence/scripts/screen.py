@@ -6,6 +6,7 @@ controls, at the last snapshot. Runs that are not finished are marked.
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from recombine.config.toml import config_tables, differences
 from recombine.storage.reader import StoredRun, read_run
@@ -21,21 +22,21 @@ SAME = ("compute", "measure", "seed")
 
 
 def screen(path: Path) -> str:
-    """A row for each run: of each preset first the base (a run whose name ends in `base`), then the others by name."""
+    """A row for each run, those of each preset together: first the base, from which every other run differs least."""
     runs = [run for run in map(read_run, find_runs(path)) if run.rows]
-    if not runs:
-        return "no run has been measured yet"
-    bases = {_family(run): min((r for r in runs if _family(r) == _family(run)), key=_not_base) for run in runs}
-    return table(
-        HEAD, [_row(run, bases[_family(run)]) for run in sorted(runs, key=lambda r: (_family(r), r.path.name))]
-    )
+    rows: list[tuple[str, ...]] = []
+    for preset in sorted({_preset(run) for run in runs}):
+        some = [run for run in runs if _preset(run) == preset]
+        base = min(some, key=lambda one: (sum(len(_changed(one, other)) for other in some), one.path.name))
+        some.sort(key=lambda one: (one is not base, one.path.name))
+        rows += [_row(run, base) for run in some]
+    return table(HEAD, rows, left=2) if rows else "no run has been measured yet"
 
 
 def _row(run: StoredRun, base: StoredRun) -> tuple[str, ...]:
     last = run.rows[-1]
     name = run.path.name if run.finished else f"{run.path.name} (step {last.step:,})"
-    changed = differences(*(config_tables(one.config) for one in (base, run)))
-    words = ", ".join(f"{field} = {new}" for field, (_, new) in changed.items() if field.partition(".")[0] not in SAME)
+    words = ", ".join(f"{field} = {new}" for field, new in _changed(base, run).items())
     novel = last.novel.ood if last.novel is not None else None
     of_novel = (novel.slope, novel.r2, novel.span_error) if novel is not None else (None, None, None)
     splits = [last.r2(split) for split in ("in_dist", "ood", "control", "control_modules")]
@@ -43,13 +44,15 @@ def _row(run: StoredRun, base: StoredRun) -> tuple[str, ...]:
     return (name, words or "–", *map(number, values))
 
 
-def _family(run: StoredRun) -> tuple[int, int]:
-    """The preset of a run: N is a reading, but the sizes of the task and the steps are not."""
+def _changed(base: StoredRun, run: StoredRun) -> dict[str, Any]:
+    """The fields in which a run differs from another, with its values."""
+    found = differences(*(config_tables(one.config) for one in (base, run)))
+    return {field: new for field, (_, new) in found.items() if field.partition(".")[0] not in SAME}
+
+
+def _preset(run: StoredRun) -> tuple[int, int]:
+    """The sizes that tell presets apart. N is not among them: it is a reading."""
     return run.config.task.input_dim, run.num_steps
-
-
-def _not_base(run: StoredRun) -> tuple[bool, str]:
-    return not run.path.name.endswith("base"), run.path.name
 
 
 if __name__ == "__main__":
