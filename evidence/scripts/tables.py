@@ -6,7 +6,8 @@ import studies
 import sweeps
 import variation
 from readings import readings_table
-from records import study, sweep
+from records import EVIDENCE, study, sweep
+from screen import screen
 
 TABLES: dict[str, Callable[[], str]] = {
     "presets": studies.presets,
@@ -38,5 +39,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "teachers-masks": variation.teachers_masks,
     "selection": sweeps.selection,
     "importance": sweeps.importance,
+    "literal": lambda: screen(EVIDENCE / "literal.zip"),
     "readings": lambda: readings_table(study("quick"), sweep("readings"), sweep("variation"), sweep("gap")),
 }
