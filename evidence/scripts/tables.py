@@ -5,6 +5,7 @@ from collections.abc import Callable
 import studies
 import sweeps
 import variation
+from noise import noise_table
 from readings import readings_table
 from records import EVIDENCE, study, sweep
 from screen import screen
@@ -39,6 +40,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "teachers-masks": variation.teachers_masks,
     "selection": sweeps.selection,
     "importance": sweeps.importance,
+    "noise": noise_table,
     "literal": lambda: screen(EVIDENCE / "literal.zip"),
     "readings": lambda: readings_table(study("quick"), sweep("readings"), sweep("variation"), sweep("gap")),
 }

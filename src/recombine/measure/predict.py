@@ -56,6 +56,20 @@ def in_chunks(function: Callable[[Any], T], inputs: tuple[Array, ...]) -> T:
     return jax.tree.map(lambda first, last: jnp.concatenate([first, last]), results, rest)
 
 
+def map_in_chunks(function: Callable[[Any], T], tree: Any) -> T:
+    """`jax.lax.map` in chunks of equal size: the last one is filled up with copies of the first entry.
+
+    With a remainder there would be two programs side by side. If both call LAPACK on a batch, each may wait on a thread
+    of XLA's pool for work that only the other's thread could do: with two threads, such a program sometimes never ends.
+    """
+    total = len(jax.tree.leaves(tree)[0])
+    size = min(total, CHUNK)
+    missing = -total % size
+    full = jax.tree.map(lambda array: jnp.concatenate([array, jnp.repeat(array[:1], missing, axis=0)]), tree)
+    results = jax.lax.map(function, full, batch_size=size)
+    return jax.tree.map(lambda array: array[:total], results)
+
+
 def _chunk_size(total: int, most: int) -> int:
     """A size that divides the total, if one is above half of `most`: a remainder would be compiled separately."""
     return next((size for size in range(most, most // 2, -1) if total % size == 0), most)

@@ -14,7 +14,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float
 
-from recombine.measure.predict import CHUNK
+from recombine.measure.predict import map_in_chunks
 from recombine.measure.reference.choose_noise import choose_noise
 from recombine.measure.reference.oracle import oracle
 from recombine.measure.reference.trained_tasks import TrainedCovariance, TrainedTask, draw_tasks
@@ -111,10 +111,10 @@ def predict_reference(reference: Reference, teacher: Teacher, episodes: Episode,
 
 @exact_jit
 def _predict(reference: Reference, teacher: Teacher, episodes: Episode, split: Split) -> Float[Array, "E"]:
-    # lax.map maps over every argument. Where all episodes share one teacher, it is closed over instead.
+    # The map is over every argument. Where all episodes share one teacher, it is closed over instead.
     if teacher_axis(split) is None:
-        return jax.lax.map(lambda e: reference(teacher, e), episodes, batch_size=CHUNK)
-    return jax.lax.map(lambda pair: reference(*pair), (teacher, episodes), batch_size=CHUNK)
+        return map_in_chunks(lambda e: reference(teacher, e), episodes)
+    return map_in_chunks(lambda pair: reference(*pair), (teacher, episodes))
 
 
 def _widen(leaf: Any) -> Any:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from recombine.measure.predict import CHUNK
+from recombine.measure.predict import map_in_chunks
 from recombine.measure.reference.trained_tasks import TrainedTasks, krige, mask_of_task
 from recombine.numerics import exact_jit
 from recombine.stream import Stream
@@ -21,7 +21,7 @@ from recombine.task.teacher import Teacher
 
 NOISES = (1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0)  # as fractions of the labels' variance
 ONE_MASK = 0.01  # the noise where there is only one trained mask, so that none can be left out
-NUM_CONTEXTS = 512
+NUM_CONTEXTS = 500  # one chunk
 
 
 def choose_noise(seed: int, teacher: Teacher, support: Support, length: int, tasks: TrainedTasks) -> float:
@@ -55,4 +55,4 @@ def _errors(
         predicted = jax.vmap(lambda noise: krige(episode.context_y, g, weight, noise))(noises)
         return (predicted - episode.query_y) ** 2
 
-    return jax.lax.map(errors, contexts, batch_size=CHUNK)
+    return map_in_chunks(errors, contexts)
