@@ -5,8 +5,10 @@ from collections.abc import Callable
 import studies
 import sweeps
 import variation
+from noise import noise_table
 from readings import readings_table
-from records import study, sweep
+from records import EVIDENCE, study, sweep
+from screen import screen
 
 TABLES: dict[str, Callable[[], str]] = {
     "presets": studies.presets,
@@ -38,5 +40,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "teachers-masks": variation.teachers_masks,
     "selection": sweeps.selection,
     "importance": sweeps.importance,
+    "noise": noise_table,
+    "literal": lambda: screen(EVIDENCE / "literal.zip"),
     "readings": lambda: readings_table(study("quick"), sweep("readings"), sweep("variation"), sweep("gap")),
 }

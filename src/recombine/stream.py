@@ -29,8 +29,9 @@ class Stream(IntEnum):
     modules = 11  # inputs on which a model's modules are compared with the teacher's
     intervene = 12  # random subspaces, the control of the interventions
     explore = 13  # tasks that a user composes in the explorer; step 1 draws a fresh teacher
-    trained_tasks = 14  # the training tasks that two references are given
+    trained_tasks = 14  # the training tasks that two references are given; step 1: contexts that choose the noise
     novel = 15  # the novel part: step 0 the inputs, step 1 the contexts
+    dropout = 16  # the random numbers of a model while it is trained
 
 
 def stream_key(seed: int | Int[Array, ""], stream: Stream, step: int | Int[Array, ""] = 0) -> Key[Array, ""]:

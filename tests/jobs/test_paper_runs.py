@@ -1,11 +1,20 @@
 """The runs of each panel."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from recombine import paper
-from recombine.config.schema import CustomModelConfig
+from recombine.config.schema import SEES_LABEL, CustomModelConfig
+from recombine.config.toml import config_tables
 from recombine.errors import InputError
-from recombine.jobs.paper_runs import BOTTLENECK, paper_runs
+from recombine.jobs.paper_runs import BOTTLENECK, LATER, paper_runs
+from recombine.run.resume import _complete
+from recombine.storage.reader import read_run
+from recombine.storage.source import find_runs
+
+QUICK = Path(__file__).parents[2] / "evidence/quick/seed0.zip"
 
 
 def test_every_panel_has_its_runs() -> None:
@@ -35,7 +44,8 @@ def test_informed_is_the_transformer_and_one_field() -> None:
     informed, plain = configs["informed"].model, configs["transformer"].model
     assert {f for f in vars(informed) if getattr(informed, f) != getattr(plain, f)} == {"given_latent"}
     bottleneck, hyper = configs["Bottleneck"], configs["hypertransformer"]
-    assert dict(bottleneck.model.options) == vars(hyper.model)
+    options = dict(bottleneck.model.options)
+    assert {name: value for name, value in vars(hyper.model).items() if name not in LATER} == options
     assert bottleneck.optimizer == hyper.optimizer
 
 
@@ -84,3 +94,28 @@ def test_several_custom_models() -> None:
         assert [entry.panels for entry in entries if entry.config.model.label == label] == ["A B C appendix", "D", "D"]
     with pytest.raises(InputError, match="Mine"):
         paper_runs("smoke", {}, [0], [CustomModelConfig("m:Mine"), CustomModelConfig("n:Mine")])
+
+
+def test_the_runs_of_evidence_are_still_those_of_a_reproduction() -> None:
+    """Fields that were added since change no configuration, so that old directories are resumed and read."""
+    now = {entry.name: entry.config for entry in paper_runs("quick", {}, [0])}
+    stored = {source.path.name: read_run(source, scorecard=False).config for source in find_runs(QUICK)}
+    assert len(stored) >= 8
+    for name, config in stored.items():
+        assert now[name] == config, name
+        assert _complete(_without_later(config_tables(config))) == config_tables(config), name
+
+
+def _without_later(tables: dict) -> dict:
+    return tables | {"model": {name: value for name, value in tables["model"].items() if name not in LATER}}
+
+
+def test_a_reading_of_the_hypertransformer_is_one_of_the_bottleneck_too() -> None:
+    """Except the one that shows the answer."""
+    changes = {"hypertransformer": {"model": {"dropout": 0.1, "literal_input": True}}}
+    entries = {entry.config.model.label: entry for entry in paper_runs("paper", changes, [0])}
+    options = dict(entries["Bottleneck"].config.model.options)
+    assert options["dropout"] == 0.1
+    assert "literal_input" not in options
+    assert "hypertransformer" not in entries
+    assert re.fullmatch(r"[\w.+-]+", entries[SEES_LABEL].name)

@@ -83,13 +83,13 @@ def few() -> NovelTasks:
 
 @cache
 def score_of(reference: str, finer: bool = False) -> NovelScore:
-    known = make_references(CONFIG.seed, TEACHER, CONFIG.task.support)[reference]
+    known = make_references(0, TEACHER, CONFIG.task.support, CONFIG.task.episode_length, [reference])[reference]
     prediction = predict_reference(known, TEACHER, few().episodes, "ood")
     return score_novel(prediction, few(), few().finer if finer else few().span)
 
 
 def test_the_same_numbers_from_numpy() -> None:
-    known = make_references(CONFIG.seed, TEACHER, CONFIG.task.support)["ridge"]
+    known = make_references(0, TEACHER, CONFIG.task.support, CONFIG.task.episode_length, ["ridge"])["ridge"]
     prediction = predict_reference(known, TEACHER, tasks().episodes, "ood")
     for span, explained in ((tasks().span, 0.999), (tasks().finer, 0.9999)):
         found = score_novel(prediction, tasks(), span)
@@ -134,7 +134,7 @@ def test_the_error_splits_into_the_parts_inside_and_outside() -> None:
 
 
 def test_the_standard_error_is_that_of_a_bootstrap_over_contexts() -> None:
-    known = make_references(CONFIG.seed, TEACHER, CONFIG.task.support)["ridge"]
+    known = make_references(0, TEACHER, CONFIG.task.support, CONFIG.task.episode_length, ["ridge"])["ridge"]
     prediction = predict_reference(known, TEACHER, tasks().episodes, "ood").reshape(tasks().span.shape[:2])
     whole = score_novel(prediction, tasks(), tasks().span)
     rng = np.random.default_rng(0)

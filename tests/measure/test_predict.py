@@ -1,8 +1,11 @@
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from recombine.config.preset import preset_config
+from recombine.measure import predict as predict_module
 from recombine.measure.predict import predict
 from recombine.model.build import build_model
 from recombine.task.sample import sample_split
@@ -22,3 +25,20 @@ def test_chunks_do_not_change_the_predictions() -> None:
         for i in (0, 1, 249, 250, 255, 256, count - 1):
             one = alone(episodes.context_x[i], episodes.context_y[i], episodes.query_x[i]).y
             np.testing.assert_allclose(predicted[i], one, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("total", [1, 5, 6, 7])
+def test_chunks_without_a_remainder(total: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The function is traced once: what is left over is no second program beside the first."""
+    monkeypatch.setattr(predict_module, "CHUNK", 3)
+    shapes = []
+
+    def twice(pair: tuple[jax.Array, jax.Array]) -> jax.Array:
+        shapes.append(pair[0].shape)
+        return 2 * pair[0].sum() + pair[1]
+
+    tree = (jnp.arange(4.0 * total).reshape(total, 4), jnp.arange(total))
+    found = predict_module.map_in_chunks(twice, tree)
+    np.testing.assert_array_equal(found, 2 * np.arange(4.0 * total).reshape(total, 4).sum(axis=1) + np.arange(total))
+    assert set(shapes) == {(4,)}
+    assert len(shapes) == 1

@@ -16,14 +16,20 @@ from recombine.config.schema import Config, CustomModelConfig
 from recombine.config.toml import config_tables, override
 from recombine.errors import InputError
 from recombine.jobs.paper_runs import BOTTLENECK
+from recombine.measure.predict import predict
 from recombine.model.build import build_model, count_parameters
 from recombine.model.custom import check_custom, import_model
+from recombine.numerics import exact_jit
+from recombine.stream import Stream, stream_key
+from recombine.task.episode import episode_keys, sample_episodes
+from recombine.train.step import config_tasks, init_state, train_step
 
 MODELS = '''
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from recombine.model.bottleneck import Bottleneck
 from recombine.model.interface import Output, Trace
 
 
@@ -139,6 +145,28 @@ class NotFinite(Mean):
 class Leaves(Mean):
     def __init__(self, config, *, key):
         raise SystemExit(0)
+
+
+class Peeks(Mean):
+    literal_input = True
+
+
+class Drops(Mean):
+    """Random in training alone."""
+
+    def __call__(self, context_x, context_y, query_x, *, key=None):
+        noise = 0.0 if key is None else jax.random.normal(key)
+        return Output(self.scale * context_y.mean() + noise, Trace())
+
+
+class NeedsKey(Mean):
+    def __call__(self, context_x, context_y, query_x, *, key):
+        return Output(self.scale * context_y.mean(), Trace())
+
+
+class DropsInItsCall(Bottleneck):
+    def __call__(self, context_x, context_y, query_x, *, key=None):
+        return super().__call__(context_x, context_y, query_x)
 
 
 class Plain:
@@ -286,6 +314,9 @@ def own_config(kind: str, **options) -> Config:
         ("NoTrace", "its trace is a NoneType"),
         ("WrongExecute", "execute(latent, x) gives shape (2,)"),
         ("ExecuteTakesOne", "execute(latent, x) cannot be called (TypeError"),
+        ("Peeks", "would be shown the query's label"),
+        ("NeedsKey", "cannot be called (TypeError"),
+        ("DropsInItsCall", "compute.path=plain"),
     ],
 )
 def test_a_wrong_signature_is_one_clear_line(models: str, name: str, complaint: str) -> None:
@@ -294,6 +325,22 @@ def test_a_wrong_signature_is_one_clear_line(models: str, name: str, complaint: 
         check_custom(own_config(f"{models}:{name}"))
     assert complaint in str(caught.value)
     assert f"{models}:{name}" in str(caught.value)
+
+
+def test_a_model_that_asks_for_a_key_gets_one_in_training_alone(models: str) -> None:
+    """Each episode of each step has its own key, the same however the batch is cut."""
+    kind = f"{models}:Drops"
+    import_model(kind)
+    config = own_config(kind, start=0.0)
+    check_custom(config)
+    model = build_model(config, key=jax.random.key(0))
+    tasks, state, seed = config_tasks(config), init_state(config), jnp.asarray(0, jnp.uint32)
+    (rows, count), length = tasks.masks, config.task.episode_length
+    episodes = sample_episodes(stream_key(0, Stream.train, 3), tasks.teacher, rows, length, 16, 0, count)
+    loss = exact_jit(train_step)(config, seed, tasks, state, jnp.asarray(3)).loss
+    drawn = jax.vmap(jax.random.normal)(episode_keys(stream_key(0, Stream.dropout, 3), 16))
+    np.testing.assert_allclose(loss, jnp.mean((drawn - episodes.query_y) ** 2), rtol=1e-4)
+    np.testing.assert_array_equal(predict(model, episodes), 0)
 
 
 RANDOM_CLASSES = [name for name in re.findall(r"^class (\w+)", RANDOM, re.MULTILINE) if name != "Determined"]
@@ -422,7 +469,7 @@ def test_the_informed_transformer_is_shown_the_latent_and_nothing_else() -> None
     from recombine.task.teacher import config_teacher
 
     _, episodes = sample_split(0, "ood", config_teacher(config), config.task.support, 8, 5)
-    x, y, query = episodes.shown(given_latent=True)
+    x, y, query = episodes.shown("latent")
     np.testing.assert_array_equal(x[:, 0, :6], episodes.latent)
     np.testing.assert_array_equal(x[:, 0, 6:], 0)
     np.testing.assert_array_equal(y[:, 0], 0)

@@ -17,7 +17,7 @@ from recombine.task.sample import sample_split
 from recombine.task.teacher import config_teacher
 from recombine.train.step import query_loss
 
-READINGS = [{}, {"base_weights": True}, {"unit_norm": True}, {"latent_dim": 13}]
+READINGS = [{}, {"base_weights": True}, {"unit_norm": True, "scaled_forward": True}, {"latent_dim": 13}]
 
 
 def make(steps: int, model: dict | None = None) -> tuple[Hypertransformer, jax.Array, jax.Array]:

@@ -30,6 +30,7 @@ VARIANTS = [
     {"num_layers": 6, "num_heads": 16, "scale_scores": False},
     {"num_layers": 1, "causal": True, "position_bias": "none"},
     {"num_layers": 2, "causal": True, "position_bias": "none", "ffn_factor": 1},
+    {"num_layers": 2, "position_buckets": "one_directional"},
 ]
 
 
@@ -68,6 +69,21 @@ def test_same_loss_and_gradient(kind: str, model: dict) -> None:
     fast, fast_gradient = loss_and_gradient(built, episodes, FAST)
     np.testing.assert_allclose(fast, plain, rtol=1e-5)
     assert gradient_error(plain_gradient, fast_gradient) < 1e-5
+
+
+@pytest.mark.parametrize(
+    "num_layers", [3, *(pytest.param(number, marks=pytest.mark.slow) for number in (1, 2))]
+)  # of three, one is neither the first nor the last
+def test_the_same_weights_are_dropped(num_layers: int) -> None:
+    built, episodes = make("hypertransformer", {"num_layers": num_layers, "dropout": 0.4})
+    keys = jax.random.split(jax.random.key(5), len(episodes.query_y))
+    loss_and_gradient = eqx.filter_jit(eqx.filter_value_and_grad(query_loss))
+    plain, plain_gradient = loss_and_gradient(built, episodes, PLAIN, keys)
+    fast, fast_gradient = loss_and_gradient(built, episodes, FAST, keys)
+    np.testing.assert_allclose(fast, plain, rtol=1e-5)
+    assert gradient_error(plain_gradient, fast_gradient) < 1e-5
+    others, _ = loss_and_gradient(built, episodes, FAST, jax.random.split(jax.random.key(6), 16))
+    assert abs(others - fast) > 1e-4
 
 
 @pytest.mark.parametrize("kind", ["transformer", pytest.param("hypertransformer", marks=pytest.mark.slow)])

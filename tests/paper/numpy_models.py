@@ -23,19 +23,21 @@ def layer_norm(weights: Weights, name: str, x: np.ndarray) -> np.ndarray:
     return normal * weights[f"{name}.weight"] + weights[f"{name}.bias"]
 
 
-def t5_bucket(distance: int, bidirectional: bool) -> int:
+def t5_bucket(distance: int, bidirectional: bool, buckets: int = 32, farthest: int = 128) -> int:
     """Raffel et al. 2020: 32 buckets, exact for near tokens, logarithmic up to 128."""
-    buckets, base = 32, 0
+    base = 0
     if bidirectional:
-        buckets = 16
-        base = 16 if distance > 0 else 0
+        buckets = buckets // 2
+        base = buckets if distance > 0 else 0
         distance = abs(distance)
     else:
         distance = max(-distance, 0)
     exact = buckets // 2
     if distance < exact:
         return base + distance
-    return base + min(exact + floor(log(distance / exact) / log(128 / exact) * (buckets - exact) + 1e-9), buckets - 1)
+    return base + min(
+        exact + floor(log(distance / exact) / log(farthest / exact) * (buckets - exact) + 1e-9), buckets - 1
+    )
 
 
 def attention(
@@ -52,9 +54,9 @@ def attention(
             visible = range(i + 1 if causal else tokens)
             scores = [float(q[i, part] @ k[j, part]) * scale for j in visible]
             if table is not None:
-                scores = [
-                    s + float(table[head, t5_bucket(j - i, not causal)]) for j, s in zip(visible, scores, strict=True)
-                ]
+                both, n = not causal and table.shape[1] == 32, table.shape[1]
+                buckets = [t5_bucket(j - i, both, n, 128 if n == 32 else n) for j in visible]
+                scores = [s + float(table[head, b]) for b, s in zip(buckets, scores, strict=True)]
             total = sum(exp(s - max(scores)) for s in scores)
             for j, s in zip(visible, scores, strict=True):
                 pattern[head, i, j] = exp(s - max(scores)) / total
@@ -97,11 +99,13 @@ def transformer(weights: Weights, context_x, context_y, query_x, **options):
     return linear(weights, "readout", last)[0], residual, patterns
 
 
-def hypertransformer(weights: Weights, context_x, context_y, query_x, unit_norm: bool = False, **options):
+def hypertransformer(
+    weights: Weights, context_x, context_y, query_x, unit_norm: bool = False, factor: float = 1.0, **options
+):
     last, residual, patterns = trunk(weights, tokens_of(context_x, context_y, 0 * query_x), **options)
     z = linear(weights, "latent", last)
     W = sum((z_m * theta_m.astype(float) for z_m, theta_m in zip(z, weights["theta"], strict=True)), start=0.0)
-    W = W + weights.get("base", 0.0)
+    W = factor * (W + weights.get("base", 0.0))
     if unit_norm:
         W = W / np.sqrt(np.linalg.eigvalsh(W.T @ W)[-1])
     return linear(weights, "readout", gelu(W @ query_x.astype(float)))[0], residual, patterns, z

@@ -29,12 +29,14 @@ VARIANTS: list[dict[str, Any]] = [
     {"causal": True},
     {"scale_scores": False},
     {"final_norm": False},
+    {"position_buckets": "one_directional"},
 ]
 HYPER_VARIANTS: list[dict[str, Any]] = [
     *VARIANTS,
     {"base_weights": True},
     {"unit_norm": True},
     {"latent_dim": 3, "hidden_dim": 5},
+    {"scaled_forward": True, "base_weights": True},
 ]
 
 
@@ -87,8 +89,10 @@ def test_hypertransformer(variant: dict[str, Any]) -> None:
     config, model, episode = setting("hypertransformer", variant)
     output = model(episode.context_x, episode.context_y, episode.query_x)
     weights = named_arrays(model)
+    factor = 0.5 if variant.get("scaled_forward") else 1.0  # 1/√4
+    unit_norm = bool(variant.get("unit_norm"))
     y, residual, patterns, z = numpy_models.hypertransformer(
-        weights, *arrays(episode), **options(config), unit_norm=bool(variant.get("unit_norm"))
+        weights, *arrays(episode), **options(config), unit_norm=unit_norm, factor=factor
     )
     np.testing.assert_allclose(output.y, y, rtol=5e-5, atol=5e-5)
     np.testing.assert_allclose(output.trace.latent, z, rtol=2e-5, atol=2e-5)
@@ -167,3 +171,18 @@ def test_initialisation() -> None:
         assert (np.asarray(linear.bias) == 0).all()
     tables = np.concatenate([np.ravel(bias.table) for bias in model.trunk.position_biases])
     np.testing.assert_allclose(np.var(tables) * 32, 1, rtol=0.3)
+
+
+def test_a_scaled_forward_pass_starts_as_the_same_function() -> None:
+    """The modules are √d times as large, and their gradient is smaller by as much."""
+    key, (config, _, episode) = jax.random.key(1), setting("hypertransformer", {"base_weights": True})
+    usual = build_model(config, key=key)
+    scaled = build_model(override(config, {"model": {"scaled_forward": True}}), key=key)
+    np.testing.assert_allclose(scaled.theta, 2 * usual.theta, rtol=1e-6)
+    np.testing.assert_allclose(scaled.base, 2 * usual.base, rtol=1e-6)
+    shown = (episode.context_x, episode.context_y, episode.query_x)
+    value = eqx.filter_value_and_grad(lambda model: model(*shown).y)
+    (y, gradient), (other_y, other_gradient) = value(usual), value(scaled)
+    np.testing.assert_allclose(other_y, y, rtol=1e-5)
+    np.testing.assert_allclose(2 * other_gradient.theta, gradient.theta, rtol=1e-4, atol=1e-7)
+    np.testing.assert_allclose(other_gradient.latent.weight, gradient.latent.weight, rtol=1e-4, atol=1e-7)

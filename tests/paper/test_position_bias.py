@@ -4,6 +4,9 @@ import jax
 import numpy as np
 import pytest
 
+from recombine.config.preset import preset_config
+from recombine.config.toml import override
+from recombine.model.build import build_model
 from recombine.model.layer.position import PositionBias, distance_bucket
 
 from .numpy_models import t5_bucket
@@ -42,3 +45,16 @@ def test_buckets_at_the_boundaries() -> None:
         np.testing.assert_array_equal(distance_bucket(np.array([distance - 1, distance])), [15 + bucket, 16 + bucket])
         np.testing.assert_array_equal(distance_bucket(np.array([1 - distance, -distance])), [bucket - 1, bucket])
     np.testing.assert_array_equal(distance_bucket(np.array([0, 1, -1, 7, -7, 500, -500])), [0, 17, 1, 23, 7, 31, 15])
+
+
+def test_one_directional_buckets_up_to_the_episodes_length() -> None:
+    """By hand for N = 8: four exact distances, then 4·2^(b/4), rounded up; all later tokens share bucket 0."""
+    table = {3: 0, 1: 0, 0: 0, -1: 1, -2: 2, -3: 3, -4: 4, -5: 5, -6: 6, -7: 7, -8: 7, -100: 7}
+    found = distance_bucket(np.array(list(table)), bidirectional=False, num_buckets=8, max_distance=8)
+    np.testing.assert_array_equal(found, list(table.values()))
+    config = override(preset_config("paper", "hypertransformer"), {"model": {"position_buckets": "one_directional"}})
+    (bias, _) = build_model(config, key=jax.random.key(0)).trunk.position_biases
+    assert bias.table.shape == (4, 32)
+    whole = np.asarray(bias(32))
+    assert len({tuple(column) for column in whole[:, -1].T}) == 31  # only 29 and 30 share one of the 32
+    assert (whole[:, 0] == whole[:, :1, 0]).all()

@@ -11,6 +11,7 @@ from recombine.config.preset import Preset, preset_config
 from recombine.config.schema import SHIPPED, Config, CustomModelConfig, field_names
 from recombine.config.toml import Tables, config_tables, override, parse_changes, write_toml
 from recombine.errors import InputError
+from recombine.jobs.paper_runs import safe_name
 from recombine.terminal.output import note, print_json, print_line
 
 DEFAULT: Preset = "quick"
@@ -65,7 +66,7 @@ class Train:
         if self.print_config:
             print_line(write_toml(config).rstrip())
             return
-        out = self.out or Path("runs") / f"{self.preset or DEFAULT}-{config.model.label}-seed{config.seed}"
+        out = self.out or Path("runs") / f"{self.preset or DEFAULT}-{safe_name(config.model.label)}-seed{config.seed}"
         from recombine.run.machine import prepare
         from recombine.storage.writer import check_run_path
 

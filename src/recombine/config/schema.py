@@ -17,6 +17,7 @@ from recombine.support.parse import parse_support
 from recombine.support.support import Support, paper_support
 
 ModelKind = Literal["transformer", "hypertransformer"]
+ExtraPair = Literal["latent", "query"]  # shown to a model besides the context: (z, 0), or (x_N, y_N) with its label
 Activation = Literal["gelu", "relu", "even"]
 InputDistribution = Literal["uniform", "normal", "sphere"]
 # Our own classes by their short names: importable even if the command does not name them.
@@ -32,6 +33,8 @@ BASELINES: dict[str, str] = {
 SHIPPED = tuple(BASELINES.values())
 MOST_INFERENCE_STEPS = 100  # each is compiled
 RESERVED = ("transformer", "hypertransformer", "informed")  # labels of our own models: reports identify models by label
+MOST_DROPOUT = 0.9
+SEES_LABEL = "hypertransformer (sees the query label)"  # no class can have this name
 HYPERNETWORK = "hypernetwork"  # the paper's teacher
 VARIATIONS = ("activation", "num_layers", "weight_scale", "label_noise", "input_distribution", "kind", "options")
 
@@ -130,6 +133,8 @@ class TrunkConfig:
     position_bias: Literal["per_block", "shared", "none"] = "per_block"  # T5's relative bias
     scale_scores: bool = True  # multiply attention scores by 1/√d_head; T5 itself does not
     final_norm: bool = True
+    position_buckets: Literal["t5", "one_directional"] = "t5"  # one_directional: N buckets, all for earlier tokens
+    dropout: float = 0.0  # the share of attention weights that a training step sets to 0
 
     def __post_init__(self) -> None:
         for name in ("embed_dim", "num_heads", "num_layers", "ffn_factor"):
@@ -139,6 +144,8 @@ class TrunkConfig:
         for name in ("causal", "scale_scores", "final_norm"):
             check_bool(f"model.{name}", getattr(self, name))
         check_choice("model.position_bias", self.position_bias, "per_block", "shared", "none")
+        check_choice("model.position_buckets", self.position_buckets, "t5", "one_directional")
+        check_number("model.dropout", self.dropout, least=0.0, most=MOST_DROPOUT)
 
 
 @dataclass(frozen=True)
@@ -176,23 +183,27 @@ class HypertransformerConfig(TrunkConfig):
     base_weights: bool = False  # a learned θ̂₀ beside the modules
     init_scale: float = 1.0  # standard deviation of the generated layer's pre-activations at the start
     unit_norm: bool = False  # divide the generated layer by its operator norm, as the teacher does
+    scaled_forward: bool = False  # divide the generated layer by √d in the forward pass, not its modules at the start
+    literal_input: bool = False  # the input as printed: the query's pair (x_N, y_N), label included, is in the context
     inference_steps: int = 0  # K steps of explicit inference on the latent; 0: the paper's model
 
     kind: ClassVar[ModelKind] = "hypertransformer"
-
-    @property
-    def label(self) -> str:
-        """The model's name in tables and figures."""
-        return f"explicit-{self.inference_steps}" if self.inference_steps else self.kind
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_size("model.latent_dim", self.latent_dim)
         check_size("model.hidden_dim", self.hidden_dim)
-        check_bool("model.base_weights", self.base_weights)
-        check_bool("model.unit_norm", self.unit_norm)
+        for name in ("base_weights", "unit_norm", "scaled_forward", "literal_input"):
+            check_bool(f"model.{name}", getattr(self, name))
         check_number("model.init_scale", self.init_scale, above=0.0)
         check_size("model.inference_steps", self.inference_steps, least=0, most=MOST_INFERENCE_STEPS)
+
+    @property
+    def label(self) -> str:
+        """The model's name in tables and figures. A model that is shown the answer is another model."""
+        if self.literal_input:
+            return SEES_LABEL
+        return f"explicit-{self.inference_steps}" if self.inference_steps else self.kind
 
 
 @dataclass(frozen=True)

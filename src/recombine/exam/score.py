@@ -49,7 +49,9 @@ def score_references(file: EpisodeFile) -> dict[str, PredictionScores]:
                 for split, part in file.drawn.items()
             },
         )
-        for name, reference in make_references(file.identity.seed, file.teacher, file.task.support).items()
+        for name, reference in make_references(
+            file.identity.seed, file.teacher, file.task.support, file.task.episode_length
+        ).items()
     }
 
 

@@ -261,7 +261,7 @@ def _name(config: Config, point: GridPoint, shown: Sequence[str]) -> str:
     values = ",".join(f"{words[name]}={_safe(point[name])}" for name in shown if name in point)
     if len(values) > LONGEST_NAME:
         values = sha256(values.encode()).hexdigest()[:12]
-    return f"{config.model.label}-{values or 'base'}"
+    return f"{_safe(config.model.label)}-{values or 'base'}"
 
 
 def _safe(value: Any) -> str:

@@ -2,21 +2,30 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from recombine import paper
 from recombine.config.preset import Preset, preset_config
-from recombine.config.schema import BASELINES, MODEL_CONFIGS, Config, CustomModelConfig
+from recombine.config.schema import (
+    BASELINES,
+    MODEL_CONFIGS,
+    Config,
+    CustomModelConfig,
+    HypertransformerConfig,
+    ModelConfig,
+)
 from recombine.config.toml import override
 from recombine.errors import InputError
 
 BOTTLENECK = BASELINES["bottleneck"]
 CUSTOM = "custom"  # the name of the table with changes to the custom model
+# Fields that were added when runs of the bottleneck existed.
+LATER = ("position_buckets", "dropout", "scaled_forward", "literal_input", "inference_steps")
 
 
 def safe_name(name: str) -> str:
-    """A support's name, made safe for a file name. The user chose it, so it may contain anything."""
+    """The name of a model or a support, made safe for a file name. A user's support may be called anything."""
     return re.sub(r"[^\w+.-]", "_", name)[:60].lstrip(".")
 
 
@@ -30,7 +39,8 @@ class CatalogRun:
     @property
     def name(self) -> str:
         """The name of the run's directory."""
-        return f"{self.config.model.label}-{safe_name(self.config.task.support.name)}-seed{self.config.seed}"
+        model, support = (safe_name(name) for name in (self.config.model.label, self.config.task.support.name))
+        return f"{model}-{support}-seed{self.config.seed}"
 
 
 def paper_runs(
@@ -55,8 +65,7 @@ def paper_runs(
     if support.num_modules <= hyper.task.input_dim:
         entries.append(CatalogRun(override(configs["transformer"], {"model": {"given_latent": True}}), "interventions"))
     if BOTTLENECK not in [one.kind for one in custom]:
-        options = tuple(asdict(hyper.model).items())
-        entries.append(CatalogRun(replace(hyper, model=CustomModelConfig(BOTTLENECK, options)), "bottleneck"))
+        entries.append(CatalogRun(replace(hyper, model=_bottleneck(hyper.model)), "bottleneck"))
     names = [entry.name for entry in entries]
     if twice := [entry.config.model for entry in entries if names.count(entry.name) > 1]:
         raise InputError("model", twice[0].kind, f"another model is called {twice[0].label}, too; rename the class")
@@ -101,8 +110,20 @@ def _custom_config(preset: Preset, custom: CustomModelConfig, changes: Mapping[s
     config = _override_alone(override(preset_config(preset, custom.kind), shared), CUSTOM, changes)
     if custom.kind == BOTTLENECK and not dict(getattr(config.model, "options", ())):
         hyper = _config(preset, "hypertransformer", changes)
-        return replace(hyper, model=CustomModelConfig(BOTTLENECK, tuple(asdict(hyper.model).items())))
+        return replace(hyper, model=_bottleneck(hyper.model))
     return config
+
+
+def _bottleneck(hyper: ModelConfig) -> CustomModelConfig:
+    """The bottleneck with the hypertransformer's options.
+
+    Options that came later are left out at their defaults, so that older runs are recognised. `literal_input` always
+    is: the bottleneck is not shown the query's label.
+    """
+    later = {f.name: f.default for f in fields(HypertransformerConfig) if f.name in LATER}
+    options = {name: value for name, value in asdict(hyper).items() if value != later.get(name, ...)}
+    options.pop("literal_input", None)
+    return CustomModelConfig(BOTTLENECK, tuple(options.items()))
 
 
 def _refuse_kind(field: str, changes: Mapping[str, Any]) -> None:

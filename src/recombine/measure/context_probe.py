@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from recombine.measure.evaluated import EvaluatedModel
 from recombine.measure.predict import in_chunks
-from recombine.model.forward import given_latent
+from recombine.model.forward import extra_pair
 from recombine.model.interface import Model
 from recombine.numerics import exact_jit
 from recombine.paper import PROBE_STRENGTH
@@ -88,7 +88,7 @@ def _chunk_moments(model: Model, episodes: Episode) -> tuple[Array, Array] | Non
         products = lambda rows: jnp.einsum("eptk,eptl->pkl", rows, rows, precision="highest")  # noqa: E731
         return products(rows)[None], products(rows.mean(axis=2, keepdims=True))[None]
 
-    return in_chunks(chunk, (*episodes.shown(given_latent(model)), episodes.latent))
+    return in_chunks(chunk, (*episodes.shown(extra_pair(model)), episodes.latent))
 
 
 def _score(fitted_on: np.ndarray, scored_on: np.ndarray, latent_dim: int) -> float | None:

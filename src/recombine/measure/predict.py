@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from recombine.config.schema import ComputeConfig, Config
-from recombine.model.forward import PLAIN, forward_batch, given_latent
+from recombine.model.forward import PLAIN, extra_pair, forward_batch
 from recombine.model.interface import BatchOutput, Model
 from recombine.numerics import exact_jit
 from recombine.task.episode import Episode
@@ -32,7 +32,7 @@ def forward(model: Model, episodes: Episode, compute: ComputeConfig = PLAIN) -> 
     def forward_chunk(inputs: tuple[Array, Array, Array]) -> BatchOutput:
         return forward_batch(model, *inputs, compute)
 
-    return in_chunks(forward_chunk, episodes.shown(given_latent(model)))
+    return in_chunks(forward_chunk, episodes.shown(extra_pair(model)))
 
 
 def forward_episodes(config: Config, model: Model, episodes: Episode) -> BatchOutput:
@@ -54,6 +54,20 @@ def in_chunks(function: Callable[[Any], T], inputs: tuple[Array, ...]) -> T:
         return results
     rest = function(jax.tree.map(lambda array: array[whole:], inputs))
     return jax.tree.map(lambda first, last: jnp.concatenate([first, last]), results, rest)
+
+
+def map_in_chunks(function: Callable[[Any], T], tree: Any) -> T:
+    """`jax.lax.map` in chunks of equal size: the last one is filled up with copies of the first entry.
+
+    With a remainder there would be two programs side by side. If both call LAPACK on a batch, each may wait on a thread
+    of XLA's pool for work that only the other's thread could do: with two threads, such a program sometimes never ends.
+    """
+    total = len(jax.tree.leaves(tree)[0])
+    size = min(total, CHUNK)
+    missing = -total % size
+    full = jax.tree.map(lambda array: jnp.concatenate([array, jnp.repeat(array[:1], missing, axis=0)]), tree)
+    results = jax.lax.map(function, full, batch_size=size)
+    return jax.tree.map(lambda array: array[:total], results)
 
 
 def _chunk_size(total: int, most: int) -> int:

@@ -38,7 +38,7 @@ class Bottleneck(TrunkModel):
         sizes = HypertransformerConfig(**dict(config.model.options))  # the hypertransformer's options and defaults
         input_dim, latent_dim = config.task.input_dim, sizes.latent_dim
         keys = jax.random.split(key, 5)
-        self.trunk = Trunk(sizes, input_dim, key=keys[0])
+        self.trunk = Trunk(sizes, input_dim, config.task.episode_length, key=keys[0])
         self.latent = Linear(sizes.embed_dim, latent_dim, key=keys[1])
         # The budget: the hypernetwork has latent · hidden · input weights, and a readout of hidden + 1. Our two hidden
         # layers and the readout have (latent + input + 1) w + (w + 1) w + (w + 1).

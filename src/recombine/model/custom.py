@@ -17,6 +17,7 @@ from recombine.code_digest import model_digest
 from recombine.config.schema import SHIPPED, Config, CustomModelConfig, full_kind
 from recombine.errors import InputError
 from recombine.model.fast import fast_forward
+from recombine.model.forward import extra_pair, takes_key
 from recombine.model.interface import Output, Trace
 from recombine.model.trunk import TrunkModel
 from recombine.model.weights import named_arrays
@@ -65,6 +66,7 @@ def check_custom(config: Config) -> None:
     """Refuse a class that cannot be built, called and differentiated like our own models, before any training."""
     kind = config.model.kind
     where = f"{kind} must be built by Class(config, key=key) and called as model(context_x, context_y, query_x)"
+    where += "; a model that draws random numbers in training also takes key=None"
     try:
         model = _build(config)
     except InputError:
@@ -81,12 +83,18 @@ def check_custom(config: Config) -> None:
         if eqx.is_array(leaf) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             name = jax.tree_util.keystr(path)
             raise InputError("model", kind, f"{name} is a random key, which cannot be saved; jax.random.key_data can")
+    if extra_pair(model) == "query":
+        raise InputError("model", kind, "has literal_input, and would be shown the query's label; rename the attribute")
     inputs = [array[0] for array in _two_episodes(config, model)]
     try:
         if not callable(model):
             raise TypeError("it has no __call__")
         inspect.signature(model).bind(*inputs)
         output = eqx.filter_eval_shape(model, *inputs)
+        if takes_key(model):
+            in_training = eqx.filter_eval_shape(lambda *inputs: model(*inputs, key=jax.random.key(2)), *inputs)
+            if jax.tree.structure(in_training) != jax.tree.structure(output):
+                raise TypeError("with a key, it returns something else than without")
     except (Exception, SystemExit) as error:
         raise InputError("model", kind, f"cannot be called ({short_error(error)}); {where}") from error
     if not isinstance(output, Output):
@@ -124,7 +132,7 @@ class _Found(NamedTuple):
 
 def _differentiate(model: Any, inputs: Sequence[jax.Array]) -> _Found:
     def evaluate(model: Any) -> tuple[jax.Array, Any]:
-        y, trace = model(*inputs)
+        y, trace = model(*inputs, key=jax.random.key(2)) if takes_key(model) else model(*inputs)  # as in training
         can_execute = trace.latent is not None and hasattr(model, "execute")
         return y, (trace, model.execute(trace.latent, inputs[2]) if can_execute else None)
 
@@ -193,7 +201,7 @@ def _shape(value: Any) -> Any:
 def _two_episodes(config: Config, model: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The inputs of two random episodes, in the form that the model sees."""
     task, keys = config.task, jax.random.split(jax.random.key(1), 3)
-    pairs = task.episode_length - 1 + bool(getattr(model, "given_latent", False))
+    pairs = task.episode_length - 1 + (extra_pair(model) is not None)
     x = jax.random.normal(keys[0], (2, pairs, task.input_dim))
     return x, jax.random.normal(keys[1], (2, pairs)), jax.random.normal(keys[2], (2, task.input_dim))
 
@@ -203,6 +211,9 @@ def _check_fast_path(config: Config, model: TrunkModel) -> None:
     inputs = _two_episodes(config, model)
     plain = exact_jit(lambda model, *inputs: jax.vmap(model)(*inputs).y)(model, *inputs)
     fast = exact_jit(fast_forward)(model, *inputs).y
+    if takes_key(model) and not model.trunk.dropout:
+        expected = "draws random numbers in its own __call__, which the fast path does not call: compute.path=plain"
+        raise InputError("model", config.model.kind, expected)
     if not np.allclose(plain, fast, rtol=1e-3, atol=1e-4):
         raise InputError(
             "model",

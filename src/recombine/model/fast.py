@@ -19,7 +19,7 @@ differentiation, XLA multiplies the weights' gradients in a layout 2–3 times s
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Key
 
 from recombine.model.interface import BatchOutput
 from recombine.model.layer.attention import MultiHeadAttention
@@ -34,34 +34,39 @@ def fast_forward(
     context_x: Float[Array, "B context d"],
     context_y: Float[Array, "B context"],
     query_x: Float[Array, "B d"],
+    keys: Key[Array, "B"] | None = None,
 ) -> BatchOutput:
-    """The predictions of `jax.vmap(model)`, and the last token's part of its trace."""
+    """The predictions of `jax.vmap(model)`, and the last token's part of its trace. With keys, there is dropout."""
     tokens = jax.vmap(model.tokens)(context_x, context_y, query_x)
-    streams = _last_streams(model.trunk, tokens)
+    streams = _last_streams(model.trunk, tokens, keys)
     y, latent = jax.vmap(model.read_out)(streams[-1][:, None], context_x, context_y, query_x)
     return BatchOutput(y, jnp.stack(streams, axis=1), latent)
 
 
-def _last_streams(trunk: Trunk, tokens: Float[Array, "B N pair"]) -> list[Float[Array, "B D"]]:
+def _last_streams(
+    trunk: Trunk, tokens: Float[Array, "B N pair"], keys: Key[Array, "B"] | None
+) -> list[Float[Array, "B D"]]:
     """The residual stream of the last token: after the embedding, and after each block."""
     B, N, _ = tokens.shape
     first, *others = trunk.blocks
     streams = [trunk.embedding(tokens[:, -1])]
-    X = _first_attention(trunk, tokens, only_last=not others)
+    X = _first_attention(trunk, tokens, _kept(trunk, keys, 0, N, only_last=not others), only_last=not others)
     X = X + _feedforward(first, X)
     for layer, block in enumerate(others, start=1):
         streams.append(X.reshape(B, N, -1)[:, -1])
         h = jax.vmap(block.attention_norm)(X).reshape(B, N, -1)
-        bias = _bias(trunk, layer, N)
+        bias, kept = _bias(trunk, layer, N), _kept(trunk, keys, layer, N, only_last=layer == len(others))
         if layer == len(others):
-            X = X.reshape(h.shape)[:, -1] + _attend_from_last(block.attention, h, bias)
+            X = X.reshape(h.shape)[:, -1] + _attend_from_last(block.attention, h, bias, kept)
         else:
-            X = X + _attend(block.attention, h, bias)
+            X = X + _attend(block.attention, h, bias, kept)
         X = X + _feedforward(block, X)
     return [*streams, X]
 
 
-def _first_attention(trunk: Trunk, tokens: Float[Array, "B N pair"], only_last: bool) -> Float[Array, "rows D"]:
+def _first_attention(
+    trunk: Trunk, tokens: Float[Array, "B N pair"], kept: Float[Array, "B H ..."] | None, only_last: bool
+) -> Float[Array, "rows D"]:
     """The stream after the first block's attention: a row per token of each episode, or only for the last token."""
     B, N, _ = tokens.shape
     block, embedding = trunk.blocks[0], trunk.embedding
@@ -89,16 +94,20 @@ def _first_attention(trunk: Trunk, tokens: Float[Array, "B N pair"], only_last: 
     bias = _bias(trunk, 0, N)
     if only_last:
         p = (u[:, -1] @ form).reshape(B, H, r + 1)
-        gathered = _gather_from_last(p, u, bias).reshape(B, -1)
+        gathered = (_weights_from_last(p, u, bias, kept) @ u).reshape(B, -1)
         return t[:, -1] @ E + gathered @ out + attention.output.bias
     p = _product(u.reshape(B * N, -1), form).reshape(B, N, H, -1).swapaxes(1, 2)
-    gathered = _gather(p.reshape(B, H * N, -1), u, None if bias is None else bias.reshape(H * N, N))
+    p, bias = p.reshape(B, H * N, -1), None if bias is None else bias.reshape(H * N, N)
+    gathered = _gather(p, u, bias) if kept is None else _gather_kept(p, u, bias, kept.reshape(B, H * N, N))
     gathered = gathered.reshape(B, H, N, -1).swapaxes(1, 2).reshape(B * N, -1)
     return _product(rows, E) + _product(gathered, out) + attention.output.bias
 
 
 def _attend(
-    attention: MultiHeadAttention, h: Float[Array, "B N D"], bias: Float[Array, "H N N"] | None
+    attention: MultiHeadAttention,
+    h: Float[Array, "B N D"],
+    bias: Float[Array, "H N N"] | None,
+    kept: Float[Array, "B H N N"] | None,
 ) -> Float[Array, "rows D"]:
     """Ordinary attention, for the blocks between the first and the last."""
     B, N, D = h.shape
@@ -108,28 +117,61 @@ def _attend(
         for linear in (attention.query, attention.key, attention.value)
     )
     scores = q @ k.swapaxes(2, 3) * attention.scale
-    weights = jax.nn.softmax(scores if bias is None else scores + bias, axis=-1)
+    weights = _drop(jax.nn.softmax(scores if bias is None else scores + bias, axis=-1), kept)
     return _linear(attention.output, (weights @ v).swapaxes(1, 2).reshape(B * N, D))
 
 
 def _attend_from_last(
-    attention: MultiHeadAttention, h: Float[Array, "B N D"], bias: Float[Array, "H N N"] | None
+    attention: MultiHeadAttention,
+    h: Float[Array, "B N D"],
+    bias: Float[Array, "H N N"] | None,
+    kept: Float[Array, "B H N"] | None,
 ) -> Float[Array, "B D"]:
     """The attention output of the last block at the last token, without forming keys and values."""
     H = attention.num_heads
     W_k, W_v = _heads(attention.key.weight, H), _heads(attention.value.weight, H)
     q = attention.query(h[:, -1]).reshape(len(h), H, -1)
     p = jnp.einsum("bhe,hde->bhd", q, W_k) * attention.scale
-    gathered = jnp.einsum("bhd,hde->bhe", _gather_from_last(p, h, bias), W_v)
-    return attention.output(gathered.reshape(len(h), -1) + attention.value.bias)
+    weights = _weights_from_last(p, h, bias, kept)
+    gathered = jnp.einsum("bhd,hde->bhe", weights @ h, W_v)
+    if kept is None:  # the weights add up to 1
+        return attention.output(gathered.reshape(len(h), -1) + attention.value.bias)
+    gathered = gathered + weights.sum(axis=-1, keepdims=True) * attention.value.bias.reshape(H, -1)
+    return attention.output(gathered.reshape(len(h), -1))
 
 
-def _gather_from_last(
-    p: Float[Array, "B H r"], u: Float[Array, "B N r"], bias: Float[Array, "H N N"] | None
-) -> Float[Array, "B H r"]:
-    """softmax(p uᵀ + bias) u for the last token's p."""
+def _weights_from_last(
+    p: Float[Array, "B H r"],
+    u: Float[Array, "B N r"],
+    bias: Float[Array, "H N N"] | None,
+    kept: Float[Array, "B H N"] | None,
+) -> Float[Array, "B H N"]:
+    """softmax(p uᵀ + bias) for the last token's p."""
     scores = p @ u.swapaxes(1, 2)
-    return jax.nn.softmax(scores if bias is None else scores + bias[:, -1], axis=-1) @ u
+    return _drop(jax.nn.softmax(scores if bias is None else scores + bias[:, -1], axis=-1), kept)
+
+
+def _gather_kept(
+    p: Float[Array, "B HN r"], u: Float[Array, "B N r"], bias: Float[Array, "HN N"] | None, kept: Float[Array, "B HN N"]
+) -> Float[Array, "B HN r"]:
+    """As `_gather`, with dropout."""
+    scores = p @ u.swapaxes(1, 2)
+    return _drop(jax.nn.softmax(scores if bias is None else scores + bias, axis=-1), kept) @ u
+
+
+def _kept(
+    trunk: Trunk, keys: Key[Array, "B"] | None, layer: int, num_tokens: int, only_last: bool
+) -> Float[Array, "B H ..."] | None:
+    """The factors by which dropout multiplies the attention weights, of all tokens or of the last one alone."""
+    if keys is None:
+        return None
+    if only_last:
+        return jax.vmap(lambda key: trunk.kept(key, layer, num_tokens - 1, num_tokens))(keys)
+    return jax.vmap(lambda key: trunk.kept_by_all(key, layer, num_tokens))(keys)
+
+
+def _drop(weights: Float[Array, "..."], kept: Float[Array, "..."] | None) -> Float[Array, "..."]:
+    return weights if kept is None else weights * kept.astype(weights.dtype)
 
 
 def _feedforward(block: Block, X: Float[Array, "rows D"]) -> Float[Array, "rows D"]:

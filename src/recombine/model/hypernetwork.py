@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Key
 from recombine.config.schema import Config, CustomModelConfig, HypertransformerConfig, TrunkConfig
 from recombine.errors import InputError
 from recombine.model.interface import Output, Trace
-from recombine.model.layer.generated import GeneratedLayer, generated_parameters
+from recombine.model.layer.generated import GeneratedLayer, forward_scale, generated_parameters
 from recombine.model.layer.linear import Linear
 
 STEPS = 3  # of explicit inference, unless the options say otherwise
@@ -29,6 +29,7 @@ class Hypernetwork(GeneratedLayer):
     readout: Linear
     log_damping: Float[Array, "steps"] | None
     unit_norm: bool = eqx.field(static=True)
+    forward_scale: float = eqx.field(static=True)
 
     def __init__(self, config: Config, *, key: Key[Array, ""]):
         assert isinstance(config.model, CustomModelConfig)
@@ -38,7 +39,7 @@ class Hypernetwork(GeneratedLayer):
         self.theta, self.base, self.readout, self.log_damping = generated_parameters(
             sizes, config.task.input_dim, *keys
         )
-        self.unit_norm = sizes.unit_norm
+        self.unit_norm, self.forward_scale = sizes.unit_norm, forward_scale(sizes, config.task.input_dim)
 
     def __call__(
         self,

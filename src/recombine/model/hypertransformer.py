@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Key
 
 from recombine.config.schema import Config, HypertransformerConfig
 from recombine.errors import InputError
-from recombine.model.layer.generated import GeneratedLayer, generated_parameters
+from recombine.model.layer.generated import GeneratedLayer, forward_scale, generated_parameters
 from recombine.model.layer.linear import Linear
 from recombine.model.trunk import Trunk, TrunkModel, pair_tokens
 
@@ -19,7 +19,8 @@ class Hypertransformer(TrunkModel, GeneratedLayer):
     """X = ((x₁, y₁), …, (x_{N−1}, y_{N−1}), (0, 0)) through the trunk gives ẑ; y = readout(σ(W(ẑ) x_N)).
 
     Only the generated layer sees the query, so the inferred latent cannot depend on it. (The paper prints N pairs
-    before the (0, 0) token, which would show the model the query's label.)
+    before the (0, 0) token, which would show the model the query's label. With `literal_input`, that is what it is
+    shown: whoever calls it appends the query's pair to the context.)
 
     With `inference_steps` = K > 0, which is not in the paper, the trunk's ẑ is only the start: K steps of explicit
     inference improve it on the context before it is executed.
@@ -32,18 +33,21 @@ class Hypertransformer(TrunkModel, GeneratedLayer):
     readout: Linear
     log_damping: Float[Array, "steps"] | None
     unit_norm: bool = eqx.field(static=True)
+    forward_scale: float = eqx.field(static=True)
+    literal_input: bool = eqx.field(static=True)
 
     def __init__(self, config: Config, *, key: Key[Array, ""]):
         model, input_dim = config.model, config.task.input_dim
         if not isinstance(model, HypertransformerConfig):
             raise InputError("model.kind", model.kind, "Hypertransformer is built from a HypertransformerConfig")
         trunk_key, latent_key, theta_key, base_key, readout_key = jax.random.split(key, 5)
-        self.trunk = Trunk(model, input_dim, key=trunk_key)
+        self.trunk = Trunk(model, input_dim, config.task.episode_length, key=trunk_key)
         self.latent = Linear(model.embed_dim, model.latent_dim, key=latent_key)
         self.theta, self.base, self.readout, self.log_damping = generated_parameters(
             model, input_dim, theta_key, base_key, readout_key
         )
-        self.unit_norm = model.unit_norm
+        self.forward_scale = forward_scale(model, input_dim)
+        self.unit_norm, self.literal_input = model.unit_norm, model.literal_input
 
     def tokens(
         self,

@@ -35,7 +35,11 @@ class BatchOutput(NamedTuple):
 
 @runtime_checkable
 class Model(Protocol):
-    """Maps one episode to a prediction. The query's label is not an argument, so it cannot leak."""
+    """Maps one episode to a prediction. The query's label is not an argument, so it cannot leak.
+
+    A model that draws random numbers while it is trained (dropout, say) takes one more argument, the keyword `key`,
+    which is None outside training: `__call__(self, context_x, context_y, query_x, *, key=None)`.
+    """
 
     def __call__(
         self,

@@ -25,7 +25,7 @@ class Transformer(TrunkModel):
             raise InputError("model.kind", config.model.kind, "Transformer is built from a TransformerConfig")
         self.given_latent = config.model.given_latent
         trunk_key, readout_key = jax.random.split(key)
-        self.trunk = Trunk(config.model, config.task.input_dim, key=trunk_key)
+        self.trunk = Trunk(config.model, config.task.input_dim, config.task.episode_length, key=trunk_key)
         self.readout = Linear(config.model.embed_dim, 1, key=readout_key)
 
     def tokens(

@@ -4,7 +4,7 @@ from typing import Any
 
 from recombine.record.codec import Record
 from recombine.record.novel import NovelScores
-from recombine.record.number import NumModules
+from recombine.record.number import NumModules, Real
 from recombine.record.score import Score
 
 REFERENCE_NAMES = (
@@ -28,6 +28,8 @@ class ReferenceScores(Record, frozen=True, kw_only=True, omit_defaults=True):
     control_modules: Score | None = None
     active_modules: dict[NumModules, Score]
     novel: NovelScores | None = None
+    noise: Real | None = None
+    """The noise that was chosen for the trained covariance. Files without it have 0.01."""
 
     def split(self, split: str) -> Score | None:
         return getattr(self, split)

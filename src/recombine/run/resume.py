@@ -8,7 +8,7 @@ import numpy as np
 
 from recombine.code_digest import UNKNOWN
 from recombine.config.schema import Config
-from recombine.config.toml import config_tables, differences, parse_toml
+from recombine.config.toml import Tables, config_tables, differences, parse_toml, stored_config
 from recombine.errors import InputError
 from recombine.record.codec import BadRecord, decode, plain
 from recombine.record.run_state import Identity
@@ -57,7 +57,7 @@ def what_changed(
 ) -> dict[str, tuple[Any, Any]]:
     """The settings, and the parts of its identity, in which this start differs from the run: old and new value."""
     stored = parse_toml(newest.texts[CONFIG], CONFIG) if newest else directory.read_config()
-    changed = differences(stored, config_tables(config)) if stored else {}
+    changed = differences(_complete(stored), config_tables(config)) if stored else {}
     if newest and not _is_finished(newest, config):  # reporting a finished run depends on no machine
         # The number of runs in one vmapped program may change, as sweeps grow. Every start records it in env.json.
         before, now = (plain(msgspec.structs.replace(one, together=1)) for one in (newest.identity, identity))
@@ -68,6 +68,14 @@ def what_changed(
             }
         changed |= differences({"machine": before}, {"machine": now})
     return changed
+
+
+def _complete(stored: Tables) -> Tables:
+    """A stored configuration with the fields that were added since, at their defaults."""
+    try:
+        return config_tables(stored_config(stored))
+    except InputError:  # of another version: the differences tell
+        return stored
 
 
 def last_metrics(metrics: str) -> MetricsRow | None:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from recombine.config.schema import InputDistribution
+from recombine.config.schema import ExtraPair, InputDistribution
 from recombine.task.interface import Teacher
 from recombine.task.latent import sample_latent
 
@@ -25,10 +25,17 @@ class Episode(eqx.Module):
     latent: Float[Array, "*batch M"]
     mask_index: Int[Array, "*batch"]
 
-    def shown(self, given_latent: bool = False) -> tuple[Array, Array, Array]:
-        """What a model sees: context_x, context_y and query_x. With `given_latent`, a pair (z, 0) comes first."""
-        if not given_latent:
+    def shown(self, extra: ExtraPair | None = None) -> tuple[Array, Array, Array]:
+        """What a model sees: context_x, context_y and query_x.
+
+        The context may have one more pair. "latent": a pair (z, 0) comes first. "query": the query's own pair
+        (x_N, y_N) comes last, with the label that is asked for.
+        """
+        if extra is None:
             return self.context_x, self.context_y, self.query_x
+        if extra == "query":
+            x = jnp.concatenate([self.context_x, self.query_x[..., None, :]], axis=-2)
+            return x, jnp.concatenate([self.context_y, self.query_y[..., None]], axis=-1), self.query_x
         pad = self.query_x.shape[-1] - self.latent.shape[-1]
         z = jnp.concatenate([self.latent, jnp.zeros_like(self.latent, shape=(*self.latent.shape[:-1], pad))], axis=-1)
         x = jnp.concatenate([z[..., None, :].astype(self.context_x.dtype), self.context_x], axis=-2)

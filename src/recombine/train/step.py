@@ -11,17 +11,17 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Bool, Float, Int, UInt32
+from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
 from recombine.config.schema import ComputeConfig, Config, MeasureConfig
 from recombine.model.build import build_model
-from recombine.model.forward import PLAIN, given_latent, matmul_precision, predict_batch
+from recombine.model.forward import PLAIN, extra_pair, matmul_precision, predict_batch, takes_key
 from recombine.model.interface import Model
 from recombine.model.trunk import TrunkModel
 from recombine.numerics import exact_jit
 from recombine.stream import Stream, stream_key
 from recombine.support.support import Support
-from recombine.task.episode import Episode, sample_episodes
+from recombine.task.episode import Episode, episode_keys, sample_episodes
 from recombine.task.sample import MaskRows, mask_rows
 from recombine.task.teacher import Teacher, config_teacher
 from recombine.train.optimizer import make_optimizer
@@ -81,9 +81,11 @@ def state_shapes(config: Config) -> State:
     return eqx.filter_eval_shape(init_state, config)
 
 
-def query_loss(model: Model, episodes: Episode, compute: ComputeConfig = PLAIN) -> Float[Array, ""]:
+def query_loss(
+    model: Model, episodes: Episode, compute: ComputeConfig = PLAIN, keys: Key[Array, "B"] | None = None
+) -> Float[Array, ""]:
     """The mean squared error of the predicted query labels."""
-    y = predict_batch(model, *episodes.shown(given_latent(model)), compute)
+    y = predict_batch(model, *episodes.shown(extra_pair(model)), compute, keys)
     return jnp.mean((y - episodes.query_y) ** 2)
 
 
@@ -105,7 +107,10 @@ def train_step(
     key = stream_key(seed, Stream.train, step)
     (rows, count), length = tasks.masks, config.task.episode_length
     episodes = sample_episodes(key, tasks.teacher, rows, length, share, first, count)
-    loss, gradient = _loss_and_gradient(config, state.model, episodes)
+    keys = None
+    if takes_key(state.model):
+        keys = episode_keys(stream_key(seed, Stream.dropout, step), share, first)
+    loss, gradient = _loss_and_gradient(config, state.model, episodes, keys)
     if devices > 1:
         flat, unflatten = ravel_pytree((loss, gradient))  # one exchange between devices, not one per parameter
         loss, gradient = unflatten(jax.lax.pmean(flat, "batch"))
@@ -120,21 +125,25 @@ def train_step(
     return StepResult(State(eqx.combine(parameters, rest), optimizer), loss, finite)
 
 
-def _loss_and_gradient(config: Config, model: Model, episodes: Episode) -> tuple[Float[Array, ""], optax.Updates]:
+def _loss_and_gradient(
+    config: Config, model: Model, episodes: Episode, keys: Key[Array, "B"] | None = None
+) -> tuple[Float[Array, ""], optax.Updates]:
     """The loss and its gradient over the batch, computed in pieces of equal size."""
 
-    def loss_and_gradient(model: Model, episodes: Episode) -> tuple[Float[Array, ""], optax.Updates]:
+    def loss_and_gradient(
+        model: Model, episodes: Episode, keys: Key[Array, "B"] | None
+    ) -> tuple[Float[Array, ""], optax.Updates]:
         with matmul_precision(config.compute):
-            return eqx.filter_value_and_grad(query_loss)(model, episodes, config.compute)
+            return eqx.filter_value_and_grad(query_loss)(model, episodes, config.compute, keys)
 
     width = model.trunk.embedding.weight.shape[1] if isinstance(model, TrunkModel) else USUAL_WIDTH
     num_pieces = _num_pieces(len(episodes.query_y), config.task.episode_length * width)
     if num_pieces == 1:
-        return loss_and_gradient(model, episodes)
-    pieces = jax.tree.map(lambda array: array.reshape(num_pieces, -1, *array.shape[1:]), episodes)
+        return loss_and_gradient(model, episodes, keys)
+    pieces = jax.tree.map(lambda array: array.reshape(num_pieces, -1, *array.shape[1:]), (episodes, keys))
 
-    def add(total: tuple, piece: Episode) -> tuple[tuple, None]:
-        return jax.tree.map(jnp.add, total, loss_and_gradient(model, piece)), None
+    def add(total: tuple, piece: tuple) -> tuple[tuple, None]:
+        return jax.tree.map(jnp.add, total, loss_and_gradient(model, *piece)), None
 
     zeros = (jnp.zeros((), jnp.float32), jax.tree.map(jnp.zeros_like, eqx.filter(model, eqx.is_inexact_array)))
     total, _ = jax.lax.scan(add, zeros, pieces)

@@ -22,7 +22,7 @@ from recombine.measure.latent.module_recovery import AffineMap, execute_many, fi
 from recombine.measure.predict import in_chunks
 from recombine.measure.r2 import explained, score
 from recombine.measure.ridge import Ridge
-from recombine.model.forward import given_latent
+from recombine.model.forward import extra_pair
 from recombine.model.interface import BatchOutput, LatentModel
 from recombine.model.trunk import TrunkModel
 from recombine.numerics import exact_jit
@@ -202,5 +202,5 @@ def predict_changed(
             X = X.at[-1].add(change)
         return model.read_out(X, context_x, context_y, query_x)[0]
 
-    inputs = (*episodes.shown(given_latent(model)), change)
+    inputs = (*episodes.shown(extra_pair(model)), change)
     return in_chunks(lambda chunk: jax.vmap(one)(*chunk), inputs)

@@ -4,7 +4,7 @@ A model's R² is meaningful only relative to them. Tasks are mostly linear, so r
 a strong baseline. The oracle is an upper reference: it knows the teacher, and infers only the latent.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -14,11 +14,13 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float
 
-from recombine.measure.predict import CHUNK
+from recombine.measure.predict import map_in_chunks
+from recombine.measure.reference.choose_noise import choose_noise
 from recombine.measure.reference.oracle import oracle
 from recombine.measure.reference.trained_tasks import TrainedCovariance, TrainedTask, draw_tasks
 from recombine.measure.ridge import fit_ridge
 from recombine.numerics import exact_jit
+from recombine.record.reference import REFERENCE_NAMES
 from recombine.stream import Stream, stream_key
 from recombine.support.split import Split
 from recombine.support.support import Support
@@ -86,19 +88,24 @@ def known_latent(teacher: Teacher, episode: Episode) -> Float[Array, ""]:
     return teacher.label(episode.latent, episode.query_x)
 
 
-def make_references(seed: int, teacher: Teacher, support: Support) -> dict[str, Reference]:
-    """All references, in the order of `REFERENCE_NAMES`, for a seed and a support."""
+def make_references(
+    seed: int, teacher: Teacher, support: Support, length: int, names: Sequence[str] = REFERENCE_NAMES
+) -> dict[str, Reference]:
+    """The named references, for a seed, a support and episodes of a length."""
     tasks = draw_tasks(seed, teacher, support)
-    return {
+    found: dict[str, Reference] = {
         "context_mean": context_mean,
         "nearest_neighbours": nearest_neighbours,
         "ridge": ridge,
         "fitted_network": fitted_network,
         "trained_task": TrainedTask(tasks.W, tasks.teacher),
-        "trained_covariance": TrainedCovariance(tasks.W, tasks.teacher),
         "oracle": oracle,
         "known_latent": known_latent,
     }
+    if "trained_covariance" in names:  # choosing its noise takes seconds
+        noise = choose_noise(seed, teacher, support, length, tasks)
+        found["trained_covariance"] = TrainedCovariance(tasks.W, tasks.teacher, noise)
+    return {name: found[name] for name in names}
 
 
 def predict_reference(reference: Reference, teacher: Teacher, episodes: Episode, split: Split) -> np.ndarray:
@@ -110,10 +117,10 @@ def predict_reference(reference: Reference, teacher: Teacher, episodes: Episode,
 
 @exact_jit
 def _predict(reference: Reference, teacher: Teacher, episodes: Episode, split: Split) -> Float[Array, "E"]:
-    # lax.map maps over every argument. Where all episodes share one teacher, it is closed over instead.
+    # The map is over every argument. Where all episodes share one teacher, it is closed over instead.
     if teacher_axis(split) is None:
-        return jax.lax.map(lambda e: reference(teacher, e), episodes, batch_size=CHUNK)
-    return jax.lax.map(lambda pair: reference(*pair), (teacher, episodes), batch_size=CHUNK)
+        return map_in_chunks(lambda e: reference(teacher, e), episodes)
+    return map_in_chunks(lambda pair: reference(*pair), (teacher, episodes))
 
 
 def _widen(leaf: Any) -> Any:

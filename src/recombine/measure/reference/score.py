@@ -8,6 +8,7 @@ from recombine.config.schema import Config
 from recombine.measure.novel import novel_scores
 from recombine.measure.r2 import score
 from recombine.measure.reference.baselines import make_references, predict_reference
+from recombine.measure.reference.trained_tasks import TrainedCovariance
 from recombine.record.reference import REFERENCE_NAMES, References, ReferenceScores
 from recombine.task.evaluation import active_modules_episodes, evaluation_episodes, evaluation_splits
 from recombine.task.teacher import config_teacher
@@ -16,8 +17,8 @@ from recombine.task.teacher import config_teacher
 def reference_scores(config: Config, names: Sequence[str] = REFERENCE_NAMES) -> References:
     """The scores of the references. They depend on the task and the seed, but not on the model."""
     teacher = config_teacher(config)
-    known = make_references(config.seed, teacher, config.task.support)
-    references = {name: known[name] for name in names}
+    task = config.task
+    references = make_references(config.seed, teacher, task.support, task.episode_length, names)
     found: dict[str, Any] = {name: {"active_modules": {}} for name in references}
     for split in evaluation_splits(config):
         teachers, episodes = evaluation_episodes(config, teacher, split)
@@ -30,4 +31,6 @@ def reference_scores(config: Config, names: Sequence[str] = REFERENCE_NAMES) -> 
     for name, reference in references.items():
         predict = partial(predict_reference, reference, teacher, split="ood")
         found[name]["novel"] = novel_scores(config, teacher, predict)
+        if isinstance(reference, TrainedCovariance):
+            found[name]["noise"] = reference.noise
     return {name: ReferenceScores(**scores) for name, scores in found.items()}

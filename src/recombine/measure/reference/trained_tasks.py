@@ -9,7 +9,8 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+import numpy as np
+from jaxtyping import Array, Float, Int
 
 from recombine.stream import Stream, stream_key
 from recombine.support.support import Support
@@ -18,7 +19,6 @@ from recombine.task.latent import sample_latent
 from recombine.task.teacher import Teacher
 
 NUM_TASKS = 512  # at least 42 per mask of the paper's supports: R² > 0.999 in distribution
-NOISE = 0.01  # as a fraction of the labels' variance
 
 
 class TrainedTasks(eqx.Module):
@@ -45,23 +45,39 @@ class TrainedCovariance(TrainedTasks):
     """The best prediction that is affine in the context's labels: kriging with the trained tasks' mean and covariance.
 
     A little noise is added. Without it, the prediction relies on directions in which the trained tasks hardly vary:
-    best for them, but bad for all other tasks.
+    best for them, but bad for all other tasks. `choose_noise` says how much.
     """
 
-    noise: float = eqx.field(default=NOISE, static=True)
+    noise: float = eqx.field(static=True)
+    """As a fraction of the labels' variance."""
 
     def __call__(self, teacher: Teacher, episode: Episode) -> Float[Array, ""]:
-        y = episode.context_y
         g = self.labels(jnp.concatenate([episode.context_x, episode.query_x[None]]))
-        mean = g.mean(axis=0)
-        k = (g - mean).T @ (g - mean) / len(g)
-        noise = self.noise * jnp.trace(k[:-1, :-1]) / len(y)
-        factor = jax.scipy.linalg.cho_factor(k[:-1, :-1] + noise * jnp.eye(len(y), dtype=y.dtype))
-        return mean[-1] + k[-1, :-1] @ jax.scipy.linalg.cho_solve(factor, y - mean[:-1])
+        return krige(episode.context_y, g, jnp.ones_like(g[:, 0]), self.noise)
+
+
+def krige(
+    y: Float[Array, "n"], g: Float[Array, "K n+1"], weight: Float[Array, "K"], noise: float | Float[Array, ""]
+) -> Float[Array, ""]:
+    """The label of the last input, given those of the others, from tasks with labels g. Tasks of weight 0 are left out.
+
+    With the tasks' mean μ and covariance k: μ_q + k_q (k + λ I)⁻¹ (y − μ), λ being the noise times the mean variance.
+    """
+    weight = weight / weight.sum()
+    mean = weight @ g
+    k = (weight[:, None] * (g - mean)).T @ (g - mean)
+    added = noise * jnp.trace(k[:-1, :-1]) / len(y)
+    factor = jax.scipy.linalg.cho_factor(k[:-1, :-1] + added * jnp.eye(len(y), dtype=y.dtype))
+    return mean[-1] + k[-1, :-1] @ jax.scipy.linalg.cho_solve(factor, y - mean[:-1])
 
 
 def draw_tasks(seed: int, teacher: Teacher, support: Support) -> TrainedTasks:
-    """Draw the tasks, going through the trained masks in turn."""
-    masks = jnp.asarray(support.masks, jnp.float32)[jnp.arange(NUM_TASKS) % len(support.masks)]
+    """Draw the tasks, going through the trained masks in turn (`mask_of_task`)."""
+    masks = jnp.asarray(support.masks, jnp.float32)[mask_of_task(support)]
     z = jax.vmap(sample_latent)(jax.random.split(stream_key(seed, Stream.trained_tasks), NUM_TASKS), masks)
     return TrainedTasks(jax.vmap(teacher.task_weights)(z), teacher)
+
+
+def mask_of_task(support: Support) -> Int[np.ndarray, "K"]:
+    """The index of each task's mask among the trained masks."""
+    return np.arange(NUM_TASKS) % len(support.masks)

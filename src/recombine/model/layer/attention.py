@@ -34,9 +34,12 @@ class MultiHeadAttention(eqx.Module):
         self.causal = config.causal
 
     def __call__(
-        self, X: Float[Array, "tokens embed"], bias: Float[Array, "heads tokens tokens"] | None
+        self,
+        X: Float[Array, "tokens embed"],
+        bias: Float[Array, "heads tokens tokens"] | None,
+        kept: Float[Array, "heads tokens tokens"] | None = None,
     ) -> tuple[Float[Array, "tokens embed"], Float[Array, "heads tokens tokens"]]:
-        """The attention output of each token, and the attention weights."""
+        """The attention output of each token, and the attention weights. Dropout multiplies the weights by `kept`."""
         q, k, v = (self._split_heads(linear(X)) for linear in (self.query, self.key, self.value))
         scores = q @ k.swapaxes(1, 2) * self.scale
         if bias is not None:
@@ -44,6 +47,8 @@ class MultiHeadAttention(eqx.Module):
         if self.causal:
             scores = jnp.where(jnp.tri(len(X), dtype=bool), scores, -jnp.inf)
         attention = jax.nn.softmax(scores, axis=-1)
+        if kept is not None:
+            attention = attention * kept.astype(attention.dtype)
         gathered = (attention @ v).swapaxes(0, 1).reshape(X.shape)
         return self.output(gathered), attention
 

@@ -45,10 +45,13 @@ class Block(eqx.Module):
         self.feedforward = Feedforward(config, key=feedforward_key)
 
     def __call__(
-        self, X: Float[Array, "tokens embed"], bias: Float[Array, "heads tokens tokens"] | None
+        self,
+        X: Float[Array, "tokens embed"],
+        bias: Float[Array, "heads tokens tokens"] | None,
+        kept: Float[Array, "heads tokens tokens"] | None = None,
     ) -> tuple[Float[Array, "tokens embed"], Float[Array, "heads tokens tokens"]]:
-        """The stream after this block, and the attention weights."""
-        gathered, attention = self.attention(jax.vmap(self.attention_norm)(X), bias)
+        """The stream after this block, and the attention weights (after dropout, if there is any)."""
+        gathered, attention = self.attention(jax.vmap(self.attention_norm)(X), bias, kept)
         X = gathered + X
         X = self.feedforward(jax.vmap(self.feedforward_norm)(X)) + X
         return X, attention

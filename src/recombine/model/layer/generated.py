@@ -28,6 +28,8 @@ class GeneratedLayer(eqx.Module):
     readout: eqx.AbstractVar[Linear]
     unit_norm: eqx.AbstractVar[bool]
     """Whether W(z) is divided by its operator norm."""
+    forward_scale: eqx.AbstractVar[float]
+    """A constant factor of W(z)."""
     log_damping: eqx.AbstractVar[Float[Array, "steps"] | None]
     """One learned damping for each step of explicit inference; None: there is none."""
 
@@ -41,7 +43,8 @@ class GeneratedLayer(eqx.Module):
 
     def _mix(self, z: Float[Array, "latent"]) -> Float[Array, "hidden d"]:
         W = jnp.einsum("m,mhd->hd", z, self.theta)
-        return W if self.base is None else W + self.base
+        W = W if self.base is None else W + self.base
+        return W if self.forward_scale == 1 else W * self.forward_scale
 
     def infer(
         self, z: Float[Array, "latent"], x: Float[Array, "context d"], y: Float[Array, "context"]
@@ -68,10 +71,10 @@ class GeneratedLayer(eqx.Module):
         before = x @ W.T / norm
         hidden, slope = gelu_and_slope(before)
         readout = self.readout.weight[:, 0].astype(x.dtype)
-        slope = slope * readout / norm
+        slope = slope * readout * (self.forward_scale / norm)
         jacobian = (jnp.einsum("nh,mhd->nmd", slope, self.theta.astype(x.dtype)) * x[:, None]).sum(axis=-1)
         if norm_slope is not None:
-            jacobian = jacobian - jnp.outer((slope * before).sum(axis=1), norm_slope)
+            jacobian = jacobian - jnp.outer((slope * before).sum(axis=1) / self.forward_scale, norm_slope)
         return jacobian, y - (hidden @ readout + self.readout.bias[0])
 
     def _norm(self, z: Float[Array, "latent"]) -> Float[Array, ""]:
@@ -97,11 +100,16 @@ def generated_parameters(
     # The entries of ẑ and x start with unit variance. This scale gives the entries of W(ẑ) x standard deviation
     # init_scale.
     scale = config.init_scale / sqrt((config.latent_dim + config.base_weights) * input_dim)
+    scale /= forward_scale(config, input_dim)  # with or without it, the model starts as the same function
     shape, steps = (config.hidden_dim, input_dim), config.inference_steps
     theta = scale * jax.random.normal(theta_key, (config.latent_dim, *shape), jnp.float32)
     base = scale * jax.random.normal(base_key, shape, jnp.float32) if config.base_weights else None
     log_damping = jnp.full(steps, log(FIRST_DAMPING), jnp.float32) if steps else None
     return GeneratedParameters(theta, base, Linear(config.hidden_dim, 1, key=readout_key), log_damping)
+
+
+def forward_scale(config: HypertransformerConfig, input_dim: int) -> float:
+    return 1 / sqrt(input_dim) if config.scaled_forward else 1.0
 
 
 def gauss_newton_step(

@@ -15,7 +15,7 @@ from recombine.measure.latent.module_recovery import AffineMap, fit_map, scaled_
 from recombine.measure.probe import fit_probe
 from recombine.measure.ridge import Ridge
 from recombine.measure.snapshot import forward_episodes
-from recombine.model.forward import given_latent
+from recombine.model.forward import extra_pair
 from recombine.model.interface import LatentModel, Model
 from recombine.no_links import is_directory, stat_below
 from recombine.run.load import load_model
@@ -51,8 +51,10 @@ def load_explored(path: Path, below: Path | None = None) -> ExploredModel:
     stamp = parameters_stamp(path, below)
     _check_no_links(path, below)
     config, model, step = load_model(path, below)
-    if given_latent(model):
+    if extra_pair(model) == "latent":
         raise InputError("run", path.name, "its model is given the true latent, so there is nothing to infer")
+    if extra_pair(model) == "query":
+        raise InputError("run", path.name, "its model is shown the query's label, so there is nothing to predict")
     teacher, latent_dim = config_teacher(config), _latent_dim(config, model)
     probe, to_inferred = _fit(config, model, teacher, latent_dim)
     return ExploredModel(config, model, step, teacher, probe, latent_dim, to_inferred, stamp)
