@@ -21,11 +21,11 @@ InputDistribution = Literal["uniform", "normal", "sphere"]
 # Our own classes by their short names: importable even if the command does not name them.
 BASELINES: dict[str, str] = {
     "bottleneck": "recombine.model.bottleneck:Bottleneck",
-    "linear-attention": "recombine.model.baseline.linear_attention:LinearAttention",
-    "deep-set": "recombine.model.baseline.deep_set:DeepSet",
-    "recurrent": "recombine.model.baseline.recurrent:Recurrent",
-    "gated-attention": "recombine.model.baseline.gated_attention:GatedAttention",
-    "perceiver": "recombine.model.baseline.perceiver:Perceiver",
+    "linear-attention": "recombine.model.architecture.linear_attention:LinearAttention",
+    "deep-set": "recombine.model.architecture.deep_set:DeepSet",
+    "recurrent": "recombine.model.architecture.recurrent:Recurrent",
+    "gated-attention": "recombine.model.architecture.gated_attention:GatedAttention",
+    "perceiver": "recombine.model.architecture.perceiver:Perceiver",
 }
 SHIPPED = tuple(BASELINES.values())
 RESERVED = ("transformer", "hypertransformer", "informed")  # labels of our own models: reports identify models by label
