@@ -11,11 +11,11 @@ from recombine.config.toml import override
 from recombine.errors import InputError
 from recombine.model.build import build_model
 from recombine.model.custom import check_custom
-from recombine.model.hypernetwork import Hypernetwork
+from recombine.model.architecture.hypernetwork import Hypernetwork
 from recombine.task.sample import sample_split
 from recombine.task.teacher import config_teacher
 
-KIND = "recombine.model.hypernetwork:Hypernetwork"
+KIND = "recombine.model.architecture.hypernetwork:Hypernetwork"
 BASE = preset_config("smoke", "hypertransformer")
 
 

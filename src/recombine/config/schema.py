@@ -23,12 +23,12 @@ InputDistribution = Literal["uniform", "normal", "sphere"]
 # Our own classes by their short names: importable even if the command does not name them.
 BASELINES: dict[str, str] = {
     "bottleneck": "recombine.model.bottleneck:Bottleneck",
-    "hypernetwork": "recombine.model.hypernetwork:Hypernetwork",
-    "linear-attention": "recombine.model.baseline.linear_attention:LinearAttention",
-    "deep-set": "recombine.model.baseline.deep_set:DeepSet",
-    "recurrent": "recombine.model.baseline.recurrent:Recurrent",
-    "gated-attention": "recombine.model.baseline.gated_attention:GatedAttention",
-    "perceiver": "recombine.model.baseline.perceiver:Perceiver",
+    "hypernetwork": "recombine.model.architecture.hypernetwork:Hypernetwork",
+    "linear-attention": "recombine.model.architecture.linear_attention:LinearAttention",
+    "deep-set": "recombine.model.architecture.deep_set:DeepSet",
+    "recurrent": "recombine.model.architecture.recurrent:Recurrent",
+    "gated-attention": "recombine.model.architecture.gated_attention:GatedAttention",
+    "perceiver": "recombine.model.architecture.perceiver:Perceiver",
 }
 SHIPPED = tuple(BASELINES.values())
 MOST_INFERENCE_STEPS = 100  # each is compiled

@@ -1,7 +1,5 @@
 """The options of a baseline: its sizes, with defaults, checked."""
 
-from typing import Any
-
 from recombine.checks import check_size
 from recombine.config.schema import Config, CustomModelConfig
 from recombine.errors import InputError, suggestion
@@ -9,7 +7,7 @@ from recombine.errors import InputError, suggestion
 
 def read_sizes(config: Config, **defaults: int) -> dict[str, int]:
     """The sizes that `model.options` gives, on top of the defaults. Unknown names are errors that suggest another."""
-    options: dict[str, Any] = dict(config.model.options) if isinstance(config.model, CustomModelConfig) else {}
+    options = dict(config.model.options) if isinstance(config.model, CustomModelConfig) else {}
     for name, value in options.items():
         field = f"model.options.{name}"
         if name not in defaults:

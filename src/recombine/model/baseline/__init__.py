@@ -1,1 +1,0 @@
-"""Baselines: other architectures on the same tasks, trainable by a short name (`--model deep-set`)."""
