@@ -5,8 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from recombine.errors import InputError
-from recombine.failure import describe
+from recombine.errors import InputError, describe
 from recombine.files import append, check_output, make_directories, read_file, replace_file, replacing, sync_directory
 from tests.reliability.faults import FailingDisk, disk
 

@@ -14,7 +14,6 @@ SOURCE = Path(__file__).parents[1] / "src" / "recombine"
 # Data goes down this list: a room imports the rooms above it, and never one below.
 ORDER = (
     "errors",
-    "failure",
     "paper",
     "claims",
     "checks",

@@ -420,7 +420,7 @@ def test_a_trunk_model_that_the_fast_path_would_change_is_refused(models: str) -
     Path("pooling.py").write_text(
         "from recombine.model.bottleneck import Bottleneck\n"
         "class Pooling(Bottleneck):\n"
-        "    def read_out(self, X, query_x):\n"
+        "    def read_out(self, X, context_x, context_y, query_x):\n"
         "        z = self.latent(X.mean(axis=0))\n"
         "        return self.execute(z, query_x), z\n"
     )

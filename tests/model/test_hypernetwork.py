@@ -9,9 +9,9 @@ from recombine.config.preset import preset_config
 from recombine.config.schema import CustomModelConfig
 from recombine.config.toml import override
 from recombine.errors import InputError
+from recombine.model.architecture.hypernetwork import Hypernetwork
 from recombine.model.build import build_model
 from recombine.model.custom import check_custom
-from recombine.model.architecture.hypernetwork import Hypernetwork
 from recombine.task.sample import sample_split
 from recombine.task.teacher import config_teacher
 

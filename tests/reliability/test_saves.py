@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recombine.failure import describe
+from recombine.errors import describe
 from recombine.storage.checkpoint import (
     Checkpoint,
     DamagedCheckpoint,

@@ -8,7 +8,8 @@ from recombine.errors import InputError
 
 Preset = Literal["smoke", "quick", "paper"]
 SMALLER = ("hypertransformer", BASELINES["perceiver"])  # half as wide, as in Table 3
-SIZED = tuple(kind for name, kind in BASELINES.items() if name != "bottleneck")  # whose runs are of its own sizes
+# The baselines with a width: the bottleneck has the hypertransformer's sizes, the hypernetwork has no transformer.
+SIZED = tuple(kind for name, kind in BASELINES.items() if name not in ("bottleneck", "hypernetwork"))
 
 
 def preset_config(preset: Preset, kind: str) -> Config:

@@ -6,8 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recombine.errors import InUse
-from recombine.failure import memory_errors
+from recombine.errors import InUse, memory_errors
 from recombine.jobs.protocol import Job, News
 from recombine.run.signals import StopSignal
 from recombine.storage.shared_file import Writing

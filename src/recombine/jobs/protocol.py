@@ -5,8 +5,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from recombine.errors import InputError, InUse
-from recombine.failure import describe
+from recombine.errors import InputError, InUse, describe
 from recombine.record.codec import Record
 from recombine.record.score import MetricsRow
 

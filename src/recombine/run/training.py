@@ -18,8 +18,7 @@ import numpy as np
 from recombine.checks import check_number, check_size
 from recombine.config.schema import Config, custom_model, custom_task
 from recombine.config.toml import write_toml
-from recombine.errors import InputError
-from recombine.failure import describe, out_of_memory
+from recombine.errors import InputError, describe, out_of_memory
 from recombine.measure.snapshot import SnapshotEpisodes, measure_parts, snapshot_episodes
 from recombine.model.weights import named_arrays
 from recombine.record.run_state import Change, Environment, Identity, RunState, TimingRow
