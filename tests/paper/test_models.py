@@ -120,11 +120,11 @@ def test_a_measure_can_stop_between_blocks_and_go_on(kind: str) -> None:
     X = model.embed(episode.context_x, episode.context_y, episode.query_x)
     X, _ = model.trunk.apply_block(0, X)
     after, _ = model.trunk.apply_block(1, X)
-    y, _ = model.read_out(after, *episode.shown(False))
+    y, _ = model.read_out(after, *episode.shown())
     output = model(episode.context_x, episode.context_y, episode.query_x)
     np.testing.assert_allclose(y, output.y, rtol=1e-6)
     patched, _ = model.trunk.apply_block(1, X.at[-1].add(np.linspace(-1, 1, X.shape[1])))
-    assert abs(model.read_out(patched, *episode.shown(False))[0] - output.y) > 1e-3
+    assert abs(model.read_out(patched, *episode.shown())[0] - output.y) > 1e-3
 
 
 def test_the_latent_does_not_see_the_query() -> None:

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from recombine.cli.serve import Serve
 from recombine.serve import budget
 from recombine.serve import busy as busy_module
 from recombine.serve.app import Server
-from recombine.serve.budget import BURST, MOST_EXEMPT, PATIENCE, SHARE, Budget, Gate
+from recombine.serve.budget import BURST, MOST_EXEMPT, PATIENCE, Budget, Gate
 
 
 class Machine:
@@ -126,10 +125,6 @@ def test_nobody_waits_longer_than_the_patience(monkeypatch: pytest.MonkeyPatch) 
     while seconds := limited.seconds_to_wait():
         machine.sleep(seconds)
     assert machine.slept < 1.0 + PATIENCE + 1.0
-
-
-def test_the_share_of_the_command() -> None:
-    assert Serve().share == SHARE
 
 
 @pytest.mark.parametrize("each", [0.02, 0.066, 0.3])

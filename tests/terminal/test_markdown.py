@@ -39,7 +39,7 @@ def test_every_claim_has_its_statistics() -> None:
     verdicts = judge(study)
     text = study_markdown(study, verdicts).split("### Verdicts\n\n")[1]
     rows = [cells(line) for line in text.splitlines()[2:]]
-    readings = [reading for verdict in verdicts for reading in (verdict, *verdict.beside)]
+    readings = [reading for verdict in verdicts for reading in (verdict, *verdict.beside, *verdict.explicit)]
     assert [row[3] for row in rows] == [part.statistic for reading in readings for part in reading.parts]
     assert sum(bool(row[2]) for row in rows) == len(readings)
     assert [row[0] for row in rows if row[0]] == ["1", "2", "3", "4", "5", "6", "7"]

@@ -179,7 +179,7 @@ class Results:
         if self.json and self.csv:
             raise InputError("csv", True, "cannot be combined with --json; leave one of them out")
         if self.sql is not None or self.csv:
-            self._query(self.sql or "SELECT * FROM runs")
+            self._query("SELECT * FROM runs" if self.sql is None else self.sql)
             return
         from recombine.study.sweep_results import sweep_results
         from recombine.terminal.sweep_tables import print_results, summary_of
