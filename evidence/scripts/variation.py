@@ -7,7 +7,7 @@ import numpy as np
 from records import APART, H, T, apart, chosen, final_masks, final_r2, mask_r2, sweep
 
 from recombine.storage.reader import StoredRun
-from recombine.study.verdict import relative
+from recombine.study.statistics import relative
 from recombine.study.wording import fixed, percent
 from recombine.terminal.markdown import table
 

@@ -12,8 +12,9 @@ import pytest
 from msgspec.structs import replace
 
 from recombine.bench.setting import MissingRequirement, PeerSetting
+from recombine.config.model import ModelKind
 from recombine.config.preset import preset_config
-from recombine.config.schema import Config, ModelKind
+from recombine.config.schema import Config
 from recombine.config.toml import override
 from recombine.model.build import build_model
 from recombine.model.weights import named_arrays

@@ -12,8 +12,8 @@ from recombine.bench.race import RaceResult, Report
 from recombine.bench.result import Scaling
 from recombine.bench.scaling import SWEEPS, fitted_exponent, measure_scaling, num_points
 from recombine.bench.setting import OurSetting
+from recombine.config.model import TrunkConfig
 from recombine.config.preset import preset_config
-from recombine.config.schema import TrunkConfig
 from recombine.figure.bench import draw_scaling
 from recombine.figure.save import save_figure
 from recombine.record.codec import decode, encode

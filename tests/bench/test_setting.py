@@ -8,8 +8,8 @@ from recombine.bench.contender import enter, enter_limits, limit_settings
 from recombine.bench.contender_process import Contestant
 from recombine.bench.message import Order
 from recombine.bench.setting import PeerSetting
+from recombine.config.model import ModelKind
 from recombine.config.preset import preset_config
-from recombine.config.schema import ModelKind
 from recombine.config.toml import override
 from recombine.errors import InputError
 from recombine.record.codec import decode, encode

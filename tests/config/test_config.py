@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recombine.config.model import CustomModelConfig, HypertransformerConfig, TransformerConfig
 from recombine.config.preset import preset_config
-from recombine.config.schema import Config, CustomModelConfig, HypertransformerConfig, TaskConfig, TransformerConfig
+from recombine.config.schema import Config
+from recombine.config.task import TaskConfig
 from recombine.config.toml import config_tables, override, read_config, stored_config, write_toml
 from recombine.errors import InputError
 

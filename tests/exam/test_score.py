@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from recombine.cli.main import main
-from recombine.config.schema import Config, TaskConfig
+from recombine.config.schema import Config
+from recombine.config.task import TaskConfig
 from recombine.exam.episode_file import digest_of
 from recombine.measure.novel import novel_scores
 from recombine.record.codec import plain

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from recombine import paper
-from recombine.config.schema import SEES_LABEL, CustomModelConfig
+from recombine.config.model import SEES_LABEL, CustomModelConfig
 from recombine.config.toml import config_tables
 from recombine.errors import InputError
 from recombine.jobs.paper_runs import BOTTLENECK, LATER, paper_runs

@@ -11,8 +11,9 @@ import pytest
 from scipy.special import erf
 
 from recombine.cli.main import main
+from recombine.config.model import BASELINES, CustomModelConfig
 from recombine.config.preset import preset_config
-from recombine.config.schema import BASELINES, Config, CustomModelConfig
+from recombine.config.schema import Config
 from recombine.config.toml import default_model, override
 from recombine.errors import InputError
 from recombine.model.build import build_model, count_parameters

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from recombine.config.model import CustomModelConfig
 from recombine.config.preset import preset_config
-from recombine.config.schema import CustomModelConfig
 from recombine.config.toml import override
 from recombine.errors import InputError
 from recombine.model.architecture.hypernetwork import Hypernetwork

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from recombine.config.model import SEES_LABEL
 from recombine.config.preset import preset_config
-from recombine.config.schema import SEES_LABEL
 from recombine.config.toml import override
 from recombine.measure.predict import predict
 from recombine.measure.reference.baselines import make_references, predict_reference

@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 import pytest
 
+from recombine.config.model import HypertransformerConfig
 from recombine.config.preset import preset_config
-from recombine.config.schema import HypertransformerConfig
 from recombine.config.toml import override
 from recombine.errors import InputError
 from recombine.measure.latent.interventions import LatentInterventions
@@ -54,10 +54,13 @@ def test_what_cannot_be_compared_is_refused() -> None:
         "one transformer and one hypertransformer": first,
         "both learn from one teacher": second._replace(config=replace(second.config, seed=1)),
         "must be the same for both runs": second._replace(config=override(second.config, {"task": {"input_dim": 3}})),
-        "linear in the latent": second._replace(
-            config=replace(second.config, model=replace(second.config.model, unit_norm=True))
-        ),
     }
+    for fields in ({"unit_norm": True}, {"scaled_forward": True}, {"position_buckets": "one_directional"}):
+        name = next(iter(fields))
+        config = replace(second.config, model=replace(second.config.model, **fields))
+        others[f"model.{name}"] = second._replace(config=config)
+    config = replace(second.config, model=replace(second.config.model, literal_input=True))
+    others["runs = .*sees the query label"] = second._replace(config=config)
     for message, other in others.items():
         with pytest.raises(InputError, match=message):
             story_pair([first, other])

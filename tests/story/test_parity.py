@@ -11,8 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from recombine.config.model import TrunkConfig
 from recombine.config.preset import preset_config
-from recombine.config.schema import Config, TrunkConfig
+from recombine.config.schema import Config
+from recombine.measure.latent.explicit_inference import improve_latent
 from recombine.model.build import build_model
 from recombine.model.interface import LatentModel, Model
 from recombine.model.weights import named_arrays
@@ -88,25 +90,9 @@ def computed(model: Model, teacher: Teacher, z: Any, x: Any, queries: Any) -> di
         guess = output.trace.latent[0]
         found |= {"latent": guess}
         for name, start in (("guess", guess), ("zero", jnp.zeros_like(guess))):
-            latent = jax.lax.fori_loop(0, STEPS, lambda _, z: gauss_newton(model, x, y, z), start)
+            latent = improve_latent(model, start, x, y, STEPS)[-1]
             found[name] = jax.vmap(lambda query, latent=latent: model.execute(latent, query))(queries)
     return found
-
-
-def gauss_newton(model: LatentModel, x: Any, y: Any, z: Any) -> Any:
-    """One damped step, by JAX's own Jacobian; halved up to four times while the error on the context grows."""
-
-    def predict(z: Any) -> Any:
-        return jax.vmap(lambda x: model.execute(z, x))(x)
-
-    def error(z: Any) -> Any:
-        return jnp.sum((y - predict(z)) ** 2)
-
-    J = jax.jacfwd(predict)(z)
-    damping = 1e-3 * jnp.mean(jnp.diag(J.T @ J))
-    move = jnp.linalg.solve(J.T @ J + damping * jnp.eye(len(z)), J.T @ (y - predict(z)))
-    move = jax.lax.fori_loop(0, 4, lambda _, move: jnp.where(error(z + move) <= error(z), move, move / 2), move)
-    return jnp.where(error(z + move) <= error(z), z + move, z)
 
 
 SCRIPT = """(({tried, scenes, steps}) => {

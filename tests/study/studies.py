@@ -10,16 +10,9 @@ from typing import Any
 import msgspec
 
 from recombine import paper
-from recombine.config.schema import (
-    Config,
-    CustomModelConfig,
-    HypertransformerConfig,
-    MeasureConfig,
-    ModelConfig,
-    OptimizerConfig,
-    TaskConfig,
-    TransformerConfig,
-)
+from recombine.config.model import CustomModelConfig, HypertransformerConfig, ModelConfig, TransformerConfig
+from recombine.config.schema import Config, MeasureConfig, OptimizerConfig
+from recombine.config.task import TaskConfig
 from recombine.measure.scorecard import Scorecard
 from recombine.record.codec import convert
 from recombine.record.novel import MaskNovel, pool_novel

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from recombine.study.explicit import with_explicit_inference
-from recombine.study.verdict import STATISTICS, effects, judge
+from recombine.study.statistics import STATISTICS, effects
+from recombine.study.verdict import judge
 from tests.study.studies import make_run, whole_study
 
 

@@ -17,7 +17,8 @@ from recombine.page.report_sections import run_section
 from recombine.record.run_state import RunState, Status
 from recombine.storage.reader import StoredRun
 from recombine.study.collect import Study
-from recombine.study.verdict import STATISTICS, effects, judge, judge_part
+from recombine.study.statistics import STATISTICS, effects
+from recombine.study.verdict import judge, judge_part
 from tests.study.studies import make_run, whole_study, with_reference, with_score
 
 AT_LEAST, AT_MOST, WITHIN = (Statistic("x", "words", sign, 0.5) for sign in (">=", "<=", "within"))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from recombine.cli.main import main
-from recombine.config.schema import TaskConfig
+from recombine.config.task import TaskConfig
 from recombine.errors import InputError
 from recombine.task.custom_task import check_custom_task, import_task
 from recombine.task.evaluation import task_splits

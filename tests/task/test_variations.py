@@ -9,7 +9,8 @@ from scipy.special import erf
 
 from recombine.cli.main import main
 from recombine.config.preset import preset_config
-from recombine.config.schema import VARIATIONS, Config, TaskConfig
+from recombine.config.schema import Config
+from recombine.config.task import VARIATIONS, TaskConfig
 from recombine.config.toml import config_tables, override, stored_config
 from recombine.errors import InputError
 from recombine.measure.novel import novel_tasks, score_novel

@@ -6,8 +6,9 @@ import equinox as eqx
 import jax
 import pytest
 
+from recombine.config.model import ModelKind
 from recombine.config.preset import preset_config
-from recombine.config.schema import Config, ModelKind
+from recombine.config.schema import Config
 from recombine.config.toml import override
 from recombine.task.episode import sample_episodes
 from recombine.task.sample import mask_rows

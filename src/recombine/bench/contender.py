@@ -7,7 +7,8 @@ from msgspec.structs import replace
 from recombine.bench.contender_process import Contestant
 from recombine.bench.matmul import NUMPY_SIZE
 from recombine.bench.setting import MatmulSetting, OurSetting, PeerSetting
-from recombine.config.schema import Config, TrunkConfig
+from recombine.config.model import TrunkConfig
+from recombine.config.schema import Config
 from recombine.config.toml import override
 
 OURS = ("plain", "fast", "fast_sharded")  # one run each, on all threads

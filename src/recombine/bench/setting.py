@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Literal
 
-from recombine.config.schema import MODEL_CONFIGS, Config, CustomModelConfig, HypertransformerConfig, ModelKind
+from recombine.config.model import MODEL_CONFIGS, CustomModelConfig, HypertransformerConfig, ModelKind
+from recombine.config.schema import Config
 from recombine.config.toml import override, parse_toml, write_toml
 from recombine.errors import InputError
 from recombine.record.codec import Record

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Literal
 
 from recombine.checks import check_choice, check_size
 from recombine.cli.arguments import OptionalInt, OptionalPath, plain_help
+from recombine.config.model import MODEL_CONFIGS, ModelKind
 from recombine.config.preset import Preset, preset_config
-from recombine.config.schema import MODEL_CONFIGS, Config, ModelKind
+from recombine.config.schema import Config
 from recombine.config.toml import override
 from recombine.errors import InputError
 from recombine.files import check_output, replacing

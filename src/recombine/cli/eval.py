@@ -8,7 +8,7 @@ import tyro
 
 from recombine.checks import check_size
 from recombine.cli.arguments import OptionalClass, OptionalInt, plain_help
-from recombine.config.schema import MOST_INFERENCE_STEPS
+from recombine.config.model import MOST_INFERENCE_STEPS
 from recombine.errors import InputError
 from recombine.files import check_path
 from recombine.terminal.output import note, print_csv, print_json

@@ -11,8 +11,9 @@ from recombine.checks import check_seed, check_size
 from recombine.cli.arguments import Executor, OptionalClass, OptionalInt, OptionalPath, plain_help
 from recombine.cli.jobs import execute_jobs, headline
 from recombine.cli.report import default_report
+from recombine.config.model import SHIPPED
 from recombine.config.preset import Preset
-from recombine.config.schema import SHIPPED, custom_task
+from recombine.config.schema import custom_task
 from recombine.errors import Failed, InputError
 from recombine.files import check_path
 from recombine.jobs.grid import NAMED, read_grid, sweep_runs

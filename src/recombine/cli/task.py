@@ -108,7 +108,8 @@ class Sample:
     """Determines the teacher and the episodes."""
 
     def run(self) -> None:
-        from recombine.config.schema import Config, TaskConfig
+        from recombine.config.schema import Config
+        from recombine.config.task import TaskConfig
         from recombine.config.toml import override, parse_changes
 
         check_output("out", self.out, (".npz",))

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from recombine.cli.arguments import OptionalClass, OptionalInt, OptionalPath, name_task, plain_help
+from recombine.config.model import SHIPPED, CustomModelConfig
 from recombine.config.preset import Preset, preset_config
-from recombine.config.schema import SHIPPED, Config, CustomModelConfig, field_names
+from recombine.config.schema import Config, field_names
 from recombine.config.toml import Tables, config_tables, override, parse_changes, write_toml
 from recombine.errors import InputError
 from recombine.jobs.paper_runs import safe_name

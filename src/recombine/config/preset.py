@@ -2,7 +2,8 @@
 
 from typing import Literal, get_args
 
-from recombine.config.schema import BASELINES, MODEL_CONFIGS, Config
+from recombine.config.model import BASELINES, MODEL_CONFIGS
+from recombine.config.schema import Config
 from recombine.config.toml import Tables, default_model, override
 from recombine.errors import InputError
 

@@ -10,16 +10,9 @@ from typing import Any, cast, get_args, get_type_hints
 
 import tomli_w
 
-from recombine.config.schema import (
-    BASELINES,
-    MODEL_CONFIGS,
-    VARIATIONS,
-    Config,
-    CustomModelConfig,
-    ModelConfig,
-    ModelKind,
-    full_kind,
-)
+from recombine.config.model import BASELINES, MODEL_CONFIGS, CustomModelConfig, ModelConfig, ModelKind, full_kind
+from recombine.config.schema import Config
+from recombine.config.task import VARIATIONS
 from recombine.errors import InputError, suggestion
 from recombine.files import read_named
 from recombine.support.parse import parse_support, unparse_support

@@ -14,7 +14,8 @@ import numpy as np
 
 from recombine import __version__
 from recombine.checks import MOST_NUMBERS, check_choice, check_seed, check_size
-from recombine.config.schema import HYPERNETWORK, Config, TaskConfig
+from recombine.config.schema import Config
+from recombine.config.task import HYPERNETWORK, TaskConfig
 from recombine.config.toml import Tables, config_tables, stored_config
 from recombine.errors import InputError
 from recombine.exam.array_archive import Arrays, read_arrays

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from recombine.config.schema import Config, OptimizerConfig, TrunkConfig
+from recombine.config.model import TrunkConfig
+from recombine.config.schema import Config, OptimizerConfig
 from recombine.measure.snapshot import evaluation_splits
 from recombine.train.flops import step_flops
 from recombine.train.loop import train

@@ -6,15 +6,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from recombine import paper
+from recombine.config.model import BASELINES, MODEL_CONFIGS, CustomModelConfig, HypertransformerConfig, ModelConfig
 from recombine.config.preset import Preset, preset_config
-from recombine.config.schema import (
-    BASELINES,
-    MODEL_CONFIGS,
-    Config,
-    CustomModelConfig,
-    HypertransformerConfig,
-    ModelConfig,
-)
+from recombine.config.schema import Config
 from recombine.config.toml import override
 from recombine.errors import InputError
 

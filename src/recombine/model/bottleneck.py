@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from recombine.config.schema import Config, CustomModelConfig, HypertransformerConfig
+from recombine.config.model import CustomModelConfig, HypertransformerConfig
+from recombine.config.schema import Config
 from recombine.model.layer.linear import Linear
 from recombine.model.trunk import Trunk, TrunkModel, pair_tokens
 

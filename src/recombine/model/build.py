@@ -4,7 +4,8 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Key
 
-from recombine.config.schema import Config, CustomModelConfig, HypertransformerConfig, TransformerConfig
+from recombine.config.model import CustomModelConfig, HypertransformerConfig, TransformerConfig
+from recombine.config.schema import Config
 from recombine.model.custom import build_custom
 from recombine.model.hypertransformer import Hypertransformer
 from recombine.model.interface import Model

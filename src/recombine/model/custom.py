@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from recombine.code_digest import model_digest
-from recombine.config.schema import SHIPPED, Config, CustomModelConfig, full_kind
+from recombine.config.model import SHIPPED, CustomModelConfig, full_kind
+from recombine.config.schema import Config
 from recombine.errors import InputError
 from recombine.model.fast import fast_forward
 from recombine.model.forward import extra_pair, takes_key

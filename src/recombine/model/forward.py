@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from recombine.config.schema import ComputeConfig, ExtraPair
+from recombine.config.model import ExtraPair
+from recombine.config.schema import ComputeConfig
 from recombine.model.fast import fast_forward
 from recombine.model.interface import BatchOutput, Model
 from recombine.model.trunk import TrunkModel

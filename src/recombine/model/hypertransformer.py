@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from recombine.config.schema import Config, HypertransformerConfig
+from recombine.config.model import HypertransformerConfig
+from recombine.config.schema import Config
 from recombine.errors import InputError
 from recombine.model.layer.generated import GeneratedLayer, forward_scale, generated_parameters
 from recombine.model.layer.linear import Linear

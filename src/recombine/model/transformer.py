@@ -7,7 +7,8 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float, Key
 
-from recombine.config.schema import Config, TransformerConfig
+from recombine.config.model import TransformerConfig
+from recombine.config.schema import Config
 from recombine.errors import InputError
 from recombine.model.layer.linear import Linear
 from recombine.model.trunk import Trunk, TrunkModel, pair_tokens

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
-from recombine.config.schema import TrunkConfig
+from recombine.config.model import TrunkConfig
 from recombine.errors import InputError
 from recombine.model.interface import Output, Trace
 from recombine.model.layer.block import Block

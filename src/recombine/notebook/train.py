@@ -7,8 +7,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from recombine.config.model import CustomModelConfig
 from recombine.config.preset import Preset
-from recombine.config.schema import Config, CustomModelConfig
+from recombine.config.schema import Config
 from recombine.notebook.configure import configure
 from recombine.notebook.load import Run
 from recombine.run.machine import prepare

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path, PurePosixPath
 
-from recombine.config.schema import VARIATIONS, CustomModelConfig
+from recombine.config.model import CustomModelConfig
+from recombine.config.task import VARIATIONS
 from recombine.figure.contents import FIGURES
 from recombine.figure.panel import Panel
 from recombine.page.html import badge, html_with_band, table

@@ -8,7 +8,8 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load
 
-from recombine.config.schema import MODEL_CONFIGS, SHIPPED, Config, CustomModelConfig
+from recombine.config.model import MODEL_CONFIGS, SHIPPED, CustomModelConfig
+from recombine.config.schema import Config
 from recombine.config.toml import config_tables, parse_toml, stored_config
 from recombine.errors import InputError
 from recombine.files import NotAFile

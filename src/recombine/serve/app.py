@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -19,17 +18,18 @@ from starlette.routing import Route
 import recombine.page
 from recombine import __version__
 from recombine.checks import check_choice, check_size
-from recombine.config.schema import SHIPPED, CustomModelConfig
+from recombine.config.model import SHIPPED, CustomModelConfig
 from recombine.errors import InputError
 from recombine.figure import theme
 from recombine.record.codec import Record, encode
 from recombine.serve.budget import BURST, PATIENCE, SHARE, Budget, Gate
 from recombine.serve.busy import Busyness
-from recombine.serve.explorer.exchange import TRUE, ComposedTask, Descriptions, Exploration, Latent, Question
+from recombine.serve.explorer.exchange import Descriptions, Exploration, Latent, Question
 from recombine.serve.explorer.process import ExplorerProcess, Refused, TooManyWaiting
 from recombine.serve.guard import Guard
 from recombine.serve.library import Library
 from recombine.serve.live_verdicts import Verdicts
+from recombine.serve.query import asked_latent, asked_task, integer
 from recombine.serve.run_summary import SeenRun
 from recombine.serve.watch import Watch, cancel
 from recombine.storage.thinned_metrics import MEASURED, MOST_POINTS
@@ -188,7 +188,7 @@ class Server:
 
     async def events(self, request: Request) -> Response:
         """Changes in the directory, as server-sent events."""
-        since = _integer(request.headers.get("last-event-id") or request.query_params.get("since", "0"), "since")
+        since = integer(request.headers.get("last-event-id") or request.query_params.get("since", "0"), "since")
         if request.method == "HEAD":  # the body would never end
             return Response(media_type="text/event-stream")
         return StreamingResponse(self.watch.follow(since), media_type="text/event-stream")
@@ -196,7 +196,7 @@ class Server:
     async def curves(self, request: Request) -> Response:
         """The curves of one quantity. Unknown runs are left out."""
         given = request.query_params
-        metric, most = given.get("metric", "ood"), _integer(given.get("points", str(MOST_POINTS)), "points")
+        metric, most = given.get("metric", "ood"), integer(given.get("points", str(MOST_POINTS)), "points")
         check_choice("metric", metric, *MEASURED)
         check_size("points", most, least=2, most=MOST_POINTS)
         names = [name for name in given.getlist("run")[:MOST_CURVES] if name in self.library.runs]
@@ -229,8 +229,8 @@ class Server:
     async def explore(self, request: Request) -> Response:
         """The predictions of one or two models for a task that a visitor composed."""
         given = request.query_params
-        task = _task(given)
-        latents: tuple[Latent | None, ...] = tuple(_latent(given, name) for name in ("latent0", "latent1"))
+        task = asked_task(given)
+        latents: tuple[Latent | None, ...] = tuple(asked_latent(given, name) for name in ("latent0", "latent1"))
         paths, custom = self._asked_runs(request)
         question = Question(paths=paths, custom=custom, task=task, latents=latents)
         return Json(await self.explorer.ask(question, Exploration))
@@ -271,34 +271,3 @@ def _load_vega() -> bytes:
     from recombine.page.document import vega
 
     return vega().encode()
-
-
-def _task(given: QueryParams) -> ComposedTask:
-    return ComposedTask(
-        weights=_numbers(given.get("weights", ""), "weights"),
-        length=_integer(given.get("length", ""), "length"),
-        draw=_integer(given.get("draw", "0"), "draw"),
-        fresh=_integer(given["fresh"], "fresh") if "fresh" in given else None,
-        teacher_of=_integer(given.get("teacher_of", "0"), "teacher_of"),
-        direction=_integer(given.get("direction", "0"), "direction"),
-    )
-
-
-def _latent(given: QueryParams, name: str) -> Latent | None:
-    text = given.get(name)
-    if text is None:
-        return None
-    return TRUE if text == TRUE else _numbers(text, name)
-
-
-def _integer(text: str, name: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 12):
-        raise InputError(name, text, "a whole number")
-    return int(text)
-
-
-def _numbers(text: str, name: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError as error:
-        raise InputError(name, text, "numbers, with commas between them") from error

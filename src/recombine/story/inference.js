@@ -3,11 +3,11 @@
 //
 //   r_i = y_i − f(x_i; z)      J = ∂f/∂z      z ← z + (JᵀJ + λ I)⁻¹ Jᵀ r      λ = damping · mean(diag JᵀJ)
 //
-// A step is taken only if the squared error on the context does not grow; otherwise it is halved, at most four times.
+// A step that does not fit the context better is not taken, and the next one is damped more (Levenberg–Marquardt): the
+// same steps as in recombine/measure/latent/explicit_inference.py.
 explorable.inference = (() => {
   const { execute, jacobian } = explorable.network;
-  const DAMPING = 1e-3;
-  const HALVINGS = 4;
+  const [FIRST_DAMPING, AFTER_BETTER, AFTER_WORSE] = [0.01, 0.3, 3];
 
   // Solve A s = b for a symmetric positive definite A of size m, by Cholesky's factors.
   function solve(A, b, m) {
@@ -37,36 +37,38 @@ explorable.inference = (() => {
     return sum;
   }
 
-  // One step from z. `projected` are the context's inputs, as `network.project` returns them.
-  function step(model, projected, y, z, damping = DAMPING) {
+  // The move from z that one step proposes. `projected` are the context's inputs, as `network.project` returns them.
+  function propose(model, projected, residual, z, damping) {
     const m = model.modules;
-    const before = execute(model, projected, z);
     const J = jacobian(model, projected, z);
     const [A, b] = [new Float64Array(m * m), new Float64Array(m)];
-    for (let i = 0; i < y.length; i += 1) {
+    for (let i = 0; i < residual.length; i += 1) {
       for (let p = 0; p < m; p += 1) {
-        b[p] += J[i * m + p] * (y[i] - before[i]);
+        b[p] += J[i * m + p] * residual[i];
         for (let q = 0; q < m; q += 1) A[p * m + q] += J[i * m + p] * J[i * m + q];
       }
     }
     let trace = 0;
     for (let p = 0; p < m; p += 1) trace += A[p * m + p];
     for (let p = 0; p < m; p += 1) A[p * m + p] += damping * trace / m;
-    let move = solve(A, b, m);
-    for (let tries = 0; tries <= HALVINGS; tries += 1) {
-      const next = z.map((value, p) => value + move[p]);
-      if (squaredError(y, execute(model, projected, next)) <= squaredError(y, before)) return next;
-      move = move.map((value) => value / 2);
-    }
-    return Float64Array.from(z);
+    return solve(A, b, m);
   }
 
-  // The latents before the first step and after each: steps + 1 of them.
-  function steps(model, projected, y, start, count, damping = DAMPING) {
+  // The latents before the first step and after each: count + 1 of them.
+  function steps(model, projected, y, start, count) {
     const path = [Float64Array.from(start)];
-    for (let i = 0; i < count; i += 1) path.push(step(model, projected, y, path[i], damping));
+    let damping = FIRST_DAMPING;
+    for (let i = 0; i < count; i += 1) {
+      const z = path[i];
+      const before = execute(model, projected, z);
+      const move = propose(model, projected, y.map((value, n) => value - before[n]), z, damping);
+      const next = z.map((value, p) => value + move[p]);
+      const better = squaredError(y, execute(model, projected, next)) < squaredError(y, before);
+      path.push(better ? next : z);
+      damping *= better ? AFTER_BETTER : AFTER_WORSE;
+    }
     return path;
   }
 
-  return { DAMPING, step, steps };
+  return { steps };
 })();

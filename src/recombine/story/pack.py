@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from safetensors.numpy import load
 
-from recombine.config.schema import Config, HypertransformerConfig, TransformerConfig
+from recombine.config.model import HypertransformerConfig, TransformerConfig
+from recombine.config.schema import Config
 from recombine.errors import InputError
 from recombine.files import read_file
 from recombine.record.codec import Record, decode

@@ -3,22 +3,21 @@
 from base64 import b64encode
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from recombine.config.schema import VARIATIONS, Config, HypertransformerConfig, TaskConfig, TransformerConfig
+from recombine.config.model import HypertransformerConfig, TransformerConfig
+from recombine.config.schema import Config
+from recombine.config.task import VARIATIONS, TaskConfig
 from recombine.errors import InputError
 from recombine.measure.evaluated import EvaluatedModel
+from recombine.measure.latent.explicit_inference import STEPS, infer_explicitly
 from recombine.measure.latent.module_recovery import execute_many, fit_map, scaled_latent
 from recombine.measure.novel import EXPLAINED, NUM_INPUTS, novel_tasks, one_thread, score_novel, span_of
-from recombine.measure.predict import in_chunks
 from recombine.measure.r2 import score, score_by_mask
 from recombine.measure.reference.trained_tasks import draw_tasks
 from recombine.model.hypertransformer import Hypertransformer
-from recombine.numerics import exact_jit
 from recombine.run.load import TrainedModel
 from recombine.story.facts import Answers, StoryFacts, StoryScores
 from recombine.stream import Stream, stream_key
@@ -27,9 +26,6 @@ from recombine.task.interface import Teacher
 from recombine.task.teacher import HypernetworkTeacher
 
 NUM_QUERIES = 64  # test inputs in the page: a transformer needs milliseconds for each
-EXPLICIT_STEPS = 4
-DAMPING = 1e-3
-HALVINGS = 4
 MOST_MASKS = 28  # the strip of the page has no room for more
 
 
@@ -68,8 +64,12 @@ def story_pair(models: list[TrainedModel]) -> StoryPair:
             raise InputError(f"task.{name}", getattr(second.task, name), "a page computes the paper's task alone")
     assert isinstance(first.model, TransformerConfig)
     assert isinstance(second.model, HypertransformerConfig)
-    if second.model.unit_norm:
-        raise InputError("model.unit_norm", True, "a page computes models whose weights are linear in the latent")
+    for name in ("unit_norm", "scaled_forward"):
+        if getattr(second.model, name):
+            raise InputError(f"model.{name}", True, "a page computes generated layers that are a sum of modules alone")
+    for model in (first.model, second.model):
+        if model.position_buckets != "t5":
+            raise InputError("model.position_buckets", model.position_buckets, "a page computes those of T5 alone")
     return pair
 
 
@@ -99,8 +99,7 @@ def measure_facts(pair: StoryPair) -> StoryFacts:
             case "explicit":
                 start = hyper.forward(episodes).latent
                 assert start is not None
-                z = infer_explicitly(model, episodes.context_x, episodes.context_y, start)
-                return execute_many(model, z, episodes.query_x)
+                return infer_explicitly(model, start, episodes, STEPS).y[:, -1]
 
     tasks, support, scores = novel_tasks(config, teacher), config.task.support, {}
     for answers in ("transformer", "inferred", "true", "explicit"):
@@ -146,29 +145,3 @@ def _queries(config: Config, teacher: Teacher) -> tuple[np.ndarray, np.ndarray]:
     functions = np.asarray(draw_tasks(config.seed, teacher, config.task.support).labels(x), np.float64)
     span = span_of(functions, EXPLAINED)[:NUM_QUERIES]
     return np.asarray(x[:NUM_QUERIES]), np.linalg.qr(span)[0]
-
-
-@exact_jit
-def infer_explicitly(
-    model: Hypertransformer,
-    context_x: Float[Array, "E context d"],
-    context_y: Float[Array, "E context"],
-    start: Float[Array, "E latent"],
-) -> Float[Array, "E latent"]:
-    """Damped Gauss–Newton steps on each latent, through the model's own modules: what story/inference.js does."""
-    fractions = jnp.asarray([0.5**i for i in range(HALVINGS + 1)] + [0.0])
-
-    def improve(x: Array, y: Array, z: Array) -> Array:
-        def execute(z: Array) -> Array:
-            return jax.vmap(model.execute, in_axes=(None, 0))(z, x)
-
-        for _ in range(EXPLICIT_STEPS):
-            residual, J = y - execute(z), jax.jacfwd(execute)(z)
-            normal = J.T @ J
-            damping = DAMPING * jnp.mean(jnp.diag(normal))
-            move = jnp.linalg.solve(normal + damping * jnp.eye(len(z)), J.T @ residual)
-            errors = jax.vmap(lambda share, z=z, move=move: jnp.sum((y - execute(z + share * move)) ** 2))(fractions)
-            z = z + fractions[jnp.argmax(errors <= jnp.sum(residual**2))] * move  # the first that is no worse
-        return z
-
-    return in_chunks(lambda chunk: jax.vmap(improve)(*chunk), (context_x, context_y, start))

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from recombine.config.schema import VARIATIONS, Config
+from recombine.config.schema import Config
+from recombine.config.task import VARIATIONS
 from recombine.config.toml import config_tables
 from recombine.errors import InputError
 from recombine.html_table import html_table

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
-from recombine.config.schema import InputDistribution, TaskConfig
+from recombine.config.task import InputDistribution, TaskConfig
 from recombine.errors import InputError
 from recombine.numerics import exact_jit
 from recombine.support.support import Support

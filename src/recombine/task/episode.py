@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from recombine.config.schema import ExtraPair, InputDistribution
+from recombine.config.model import ExtraPair
+from recombine.config.task import InputDistribution
 from recombine.task.interface import Teacher
 from recombine.task.latent import sample_latent
 

@@ -6,7 +6,8 @@ For a given seed they are the same for every model and every snapshot.
 from collections.abc import Iterator
 from math import comb
 
-from recombine.config.schema import Config, TaskConfig
+from recombine.config.schema import Config
+from recombine.config.task import TaskConfig
 from recombine.stream import Stream
 from recombine.support.masks import MOST_MASKS, k_hot_masks
 from recombine.support.split import EVAL_SPLITS, Split

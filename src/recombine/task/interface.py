@@ -9,7 +9,7 @@ from typing import Any
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, Key
 
-from recombine.config.schema import InputDistribution
+from recombine.config.task import InputDistribution
 
 
 class Teacher(eqx.Module):

@@ -13,7 +13,8 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Key
 
-from recombine.config.schema import HYPERNETWORK, Activation, Config, InputDistribution, TaskConfig
+from recombine.config.schema import Config
+from recombine.config.task import HYPERNETWORK, Activation, InputDistribution, TaskConfig
 from recombine.errors import InputError
 from recombine.numerics import exact_jit
 from recombine.stream import Stream, stream_key

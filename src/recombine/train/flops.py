@@ -4,7 +4,8 @@ Only matrix products are counted, with two operations for each multiply-add; nor
 per cent. Products of weights with weights are counted once per batch. `recombine.model.fast` defines the letters.
 """
 
-from recombine.config.schema import Config, HypertransformerConfig, TrunkConfig
+from recombine.config.model import HypertransformerConfig, TrunkConfig
+from recombine.config.schema import Config
 
 # The backward pass of a product X W has two products of the same size, G Wᵀ and Xᵀ G. Products with the data need only
 # the second, but there are too few of them to matter.

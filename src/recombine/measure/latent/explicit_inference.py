@@ -43,7 +43,7 @@ class StartScores(Record, frozen=True, kw_only=True, omit_defaults=True):
     in_dist: SplitScore
     ood: SplitScore | None = None
     control: SplitScore
-    control_modules: SplitScore
+    control_modules: SplitScore | None = None
     active_modules: dict[NumModules, Score]
     novel: NovelScore | None = None
     by_step: tuple[Real, ...]

@@ -11,7 +11,8 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float, Key
 
-from recombine.config.schema import Config, CustomModelConfig, HypertransformerConfig, TrunkConfig
+from recombine.config.model import CustomModelConfig, HypertransformerConfig, TrunkConfig
+from recombine.config.schema import Config
 from recombine.errors import InputError
 from recombine.model.interface import Output, Trace
 from recombine.model.layer.generated import GeneratedLayer, forward_scale, generated_parameters

@@ -1,7 +1,8 @@
 """The options of a baseline: its sizes, with defaults, checked."""
 
 from recombine.checks import check_size
-from recombine.config.schema import Config, CustomModelConfig
+from recombine.config.model import CustomModelConfig
+from recombine.config.schema import Config
 from recombine.errors import InputError, suggestion
 
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from recombine.config.schema import TrunkConfig
+from recombine.config.model import TrunkConfig
 from recombine.model.layer.attention import MultiHeadAttention
 from recombine.model.layer.linear import Linear
 

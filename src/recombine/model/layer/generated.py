@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
-from recombine.config.schema import HypertransformerConfig
+from recombine.config.model import HypertransformerConfig
 from recombine.model.layer.gelu import gelu_and_slope
 from recombine.model.layer.linear import Linear
 

@@ -11,7 +11,8 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array
 
-from recombine.config.schema import VARIATIONS, ComputeConfig
+from recombine.config.schema import ComputeConfig
+from recombine.config.task import VARIATIONS
 from recombine.errors import InputError
 from recombine.measure.reference.baselines import RIDGE_STRENGTH
 from recombine.measure.ridge import fit_ridge

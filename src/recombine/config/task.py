@@ -1,0 +1,77 @@
+"""The configuration of the tasks. Each field that the paper leaves open is explained in docs/decisions.md."""
+
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, get_args
+
+from recombine import paper
+from recombine.checks import check_choice, check_number, check_size
+from recombine.config.class_name import check_class, check_options
+from recombine.errors import InputError
+from recombine.support.parse import parse_support
+from recombine.support.support import Support, paper_support
+
+Activation = Literal["gelu", "relu", "even"]
+InputDistribution = Literal["uniform", "normal", "sphere"]
+HYPERNETWORK = "hypernetwork"  # the paper's teacher
+VARIATIONS = ("activation", "num_layers", "weight_scale", "label_noise", "input_distribution", "kind", "options")
+
+
+@dataclass(frozen=True)
+class TaskConfig:
+    """The tasks. The number of modules M is the length of the support's masks."""
+
+    support: Support = field(default_factory=lambda: paper_support(paper.DEFAULT_SUPPORT))
+    input_dim: int = paper.INPUT_DIM
+    hidden_dim: int = paper.HIDDEN_DIM
+    episode_length: int = 32  # N, the query included
+    # Variations of the paper's task.
+    activation: Activation = "gelu"  # of the teacher's network; even: gelu(u) + gelu(−u)
+    num_layers: int = 1  # hidden layers of the teacher's network, all of them made of modules
+    weight_scale: float = 1.0  # the operator norm of every layer's weights
+    label_noise: float = 0.0  # standard deviation of the noise on the labels of the context
+    input_distribution: InputDistribution = "uniform"  # every entry has mean 0 and variance 1
+    kind: str = HYPERNETWORK  # or a class of the user's, package.module:Class
+    options: tuple[tuple[str, Any], ...] = ()  # of that class
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.support, Support):
+            object.__setattr__(self, "support", parse_support(self.support))
+        check_size("task.input_dim", self.input_dim)
+        check_size("task.hidden_dim", self.hidden_dim)
+        check_size("task.episode_length", self.episode_length, least=2)  # a query, and at least one context pair
+
+        check_choice("task.activation", self.activation, *get_args(Activation))
+        check_size("task.num_layers", self.num_layers, most=64)
+        check_number("task.weight_scale", self.weight_scale, above=0.0)
+        check_number("task.label_noise", self.label_noise, least=0.0)
+        check_choice("task.input_distribution", self.input_distribution, *get_args(InputDistribution))
+        if self.kind != HYPERNETWORK:
+            check_class("task.kind", self.kind, HYPERNETWORK)
+            for name in ("activation", "num_layers", "weight_scale"):
+                if name in self.variation:
+                    wanted = f"is for the paper's teacher; {self.kind} labels inputs as it likes"
+                    raise InputError(f"task.{name}", getattr(self, name), wanted)
+        elif self.options:
+            raise InputError("task.options", dict(self.options), "are for a class of your own: --task")
+        object.__setattr__(self, "options", check_options("task.options", self.options))
+
+    @property
+    def num_modules(self) -> int:
+        return self.support.num_modules
+
+    @property
+    def variation(self) -> dict[str, Any]:
+        """The fields in which the task differs from the paper's, besides its support and its sizes."""
+        defaults = {f.name: f.default for f in fields(self) if f.name in VARIATIONS}
+        found = {name: getattr(self, name) for name, default in defaults.items() if getattr(self, name) != default}
+        return found | ({"options": dict(self.options)} if self.options else {})
+
+    @property
+    def described(self) -> str:
+        """The sizes, and how the task differs from the paper's: 'N = 16, d = 8, h = 8, activation = even'."""
+        sizes = {"N": self.episode_length, "d": self.input_dim, "h": self.hidden_dim}
+        return ", ".join(f"{name.replace('_', ' ')} = {value}" for name, value in (sizes | self.variation).items())
+
+    @property
+    def is_paper(self) -> bool:
+        return not self.variation
