@@ -28,6 +28,9 @@ def test_every_panel_has_its_runs() -> None:
     assert sorted(by_panel["D"]) == sorted(
         (m, s, seed) for m in both for s in ("connected", "disconnected") for seed in range(3)
     )
+    assert sorted(by_panel["explicit"]) == sorted(
+        ("explicit-3", s, seed) for s in ("connected+", "connected", "disconnected") for seed in range(3)
+    )
     assert by_panel["interventions"] == [("informed", "connected+", seed) for seed in range(3)]
     assert by_panel["bottleneck"] == [("Bottleneck", "connected+", seed) for seed in range(3)]
     assert list(by_panel)[:2] == ["A B C appendix", "D"], "what is worth most comes first"

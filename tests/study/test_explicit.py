@@ -2,7 +2,10 @@
 
 from dataclasses import replace
 
-from recombine.study.explicit import with_explicit_inference
+from msgspec import structs
+
+from recombine.config.toml import override
+from recombine.study.explicit import trained_with_explicit_inference, with_explicit_inference
 from recombine.study.statistics import STATISTICS, effects
 from recombine.study.verdict import judge
 from tests.study.studies import make_run, whole_study
@@ -53,3 +56,28 @@ def test_the_claims_are_judged_again_where_they_change() -> None:
     assert verdicts[2].explicit == ()  # about the transformer alone
     assert verdicts[4].explicit == ()  # explicit inference does not change the residual stream
     assert verdicts[7].explicit == ()
+
+
+def test_runs_that_were_trained_with_it_take_the_hypertransformers_place() -> None:
+    study = whole_study(seeds=3)
+    assert trained_with_explicit_inference(study) is None
+    hyper = [run for run in study.runs if run.model == "hypertransformer"]
+    better = [
+        replace(
+            run,
+            config=override(run.config, {"model": {"inference_steps": 3}}),
+            rows=(structs.replace(run.last, ood=structs.replace(run.last.ood, r2=0.99)),),
+        )
+        for run in hyper
+        if run.last is not None
+    ]
+    fewer = replace(hyper[0], config=override(hyper[0].config, {"model": {"inference_steps": 1}}))
+    both = replace(study, runs=(*study.runs, fewer, *better))
+    found = trained_with_explicit_inference(both)
+    assert found is not None
+    assert [run.rows for run in found.runs if run.model == "hypertransformer"] == [run.rows for run in better]
+    assert len(found.runs) == len(study.runs)
+    third = judge(both)[2]
+    assert structs.replace(third, trained_explicit=()) == judge(study)[2]  # the paper's own models are judged alone
+    gap = next(part for reading in third.trained_explicit for part in reading.parts if "R² itself" in reading.name)
+    assert list(gap.effects) == effects(found, STATISTICS["ood_gap_r2"]) != effects(study, STATISTICS["ood_gap_r2"])

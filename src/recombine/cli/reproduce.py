@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from recombine.jobs.paper_runs import CatalogRun
     from recombine.run.signals import StopSignal
 
-PANELS = ("A", "B", "C", "D", "appendix", "interventions", "bottleneck")
+PANELS = ("A", "B", "C", "D", "appendix", "explicit", "interventions", "bottleneck")
 SEEDS: dict[Preset, int] = {"smoke": 1, "quick": 1, "paper": 3}
 
 
@@ -35,7 +35,7 @@ class Reproduce:
     model: Annotated[tuple[str, ...], tyro.conf.arg(metavar="MODEL ...")] = ()
     """package.module:Class: custom models to train in addition to the paper's two."""
     panels: Annotated[tuple[str, ...], tyro.conf.arg(metavar="PANEL ...")] = ()
-    """Only the runs of these panels: A, B, C, D, appendix, interventions, bottleneck. Default: all."""
+    """Only the runs of these panels: A, B, C, D, appendix, explicit, interventions, bottleneck. Default: all."""
     seed: int = 0
     """The first seed. A seed determines the teacher, the initial parameters and the data."""
     seeds: OptionalInt = None

@@ -24,6 +24,7 @@ SHIPPED = tuple(BASELINES.values())
 MOST_INFERENCE_STEPS = 100  # each is compiled
 RESERVED = ("transformer", "hypertransformer", "informed")  # labels of our own models: reports identify models by label
 MOST_DROPOUT = 0.9
+EXPLICIT = "explicit-"  # and the number of steps: the label of a hypertransformer with explicit inference
 SEES_LABEL = "hypertransformer (sees the query label)"  # no class can have this name
 
 
@@ -114,7 +115,7 @@ class HypertransformerConfig(TrunkConfig):
         """The model's name in tables and figures. A model that is shown the answer is another model."""
         if self.literal_input:
             return SEES_LABEL
-        return f"explicit-{self.inference_steps}" if self.inference_steps else self.kind
+        return f"{EXPLICIT}{self.inference_steps}" if self.inference_steps else self.kind
 
 
 @dataclass(frozen=True)

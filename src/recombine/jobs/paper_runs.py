@@ -13,6 +13,7 @@ from recombine.config.toml import override
 from recombine.errors import InputError
 
 BOTTLENECK = BASELINES["bottleneck"]
+EXPLICIT_STEPS = 3  # of the hypertransformer that is trained with explicit inference
 CUSTOM = "custom"  # the name of the table with changes to the custom model
 # Fields that were added when runs of the bottleneck existed.
 LATER = ("position_buckets", "dropout", "scaled_forward", "literal_input", "inference_steps")
@@ -43,8 +44,9 @@ def paper_runs(
     """The runs of a reproduction, the most important first.
 
     First both models on the main support (panels A, B, C and the appendix), for every seed. Then both models on the
-    connected and the disconnected support (panel D). Then two ablations: the transformer that is given the latent, and
-    the bottleneck without a hypernetwork. Custom models are trained wherever the paper's two are.
+    connected and the disconnected support (panel D). Then the hypertransformer that is trained with explicit inference,
+    on the same supports. Then two ablations: the transformer that is given the latent, and the bottleneck without a
+    hypernetwork. Custom models are trained wherever the paper's two are.
     """
     if CUSTOM in changes and not custom:
         raise InputError(CUSTOM, changes[CUSTOM], "has changes to a custom model, but no --model names one")
@@ -56,6 +58,10 @@ def paper_runs(
         for name in ("connected", "disconnected"):
             entries += [CatalogRun(override(model, {"task": {"support": name}}), "D") for model in models]
     hyper = configs["hypertransformer"]
+    if hyper.model.label == "hypertransformer":  # otherwise a change has made it another model
+        explicit = override(hyper, {"model": {"inference_steps": EXPLICIT_STEPS}})
+        for one in dict.fromkeys(entry.config.task.support for entry in entries):
+            entries.append(CatalogRun(replace(explicit, task=replace(explicit.task, support=one)), "explicit"))
     if support.num_modules <= hyper.task.input_dim:
         entries.append(CatalogRun(override(configs["transformer"], {"model": {"given_latent": True}}), "interventions"))
     if BOTTLENECK not in [one.kind for one in custom]:

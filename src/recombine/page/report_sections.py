@@ -26,7 +26,6 @@ from recombine.study.summary import steps_of, without_novel
 from recombine.study.verdict import JudgedReading, Part, Verdict
 from recombine.study.wording import (
     COMPARISON_SIGNS,
-    EXPLICIT_WORDS,
     REFERENCE_WORDS,
     SPLIT_WORDS,
     VERDICT_MARKS,
@@ -42,8 +41,8 @@ def verdict_section(verdicts: Sequence[Verdict]) -> str:
         (
             f'<span class="number">{verdict.number}</span> {escape(verdict.claim)}',
             escape(verdict.panel).replace("-", "–"),
-            f"{_parts(verdict.parts)}<small>{escape(verdict.note)}</small>{''.join(map(_beside, verdict.beside))}"
-            f"{''.join(map(_explicit, verdict.explicit))}",
+            f"{_parts(verdict.parts)}<small>{escape(verdict.note)}</small>"
+            f"{''.join(_other(words, reading) for words, reading in verdict.others)}",
             badge(verdict.state),
         )
         for verdict in verdicts
@@ -57,13 +56,8 @@ def _parts(parts: Sequence[Part]) -> str:
     return f"<ul class='parts'>{''.join(map(_part, parts))}</ul>"
 
 
-def _beside(reading: JudgedReading) -> str:
-    return f'<p class="reading">by {escape(reading.name)}: {badge(reading.state)}</p>{_parts(reading.parts)}'
-
-
-def _explicit(reading: JudgedReading) -> str:
-    words = f"{EXPLICIT_WORDS}, by {escape(reading.name)}"
-    return f'<p class="reading">{words}: {badge(reading.state)}</p>{_parts(reading.parts)}'
+def _other(words: str, reading: JudgedReading) -> str:
+    return f'<p class="reading">{escape(words)}: {badge(reading.state)}</p>{_parts(reading.parts)}'
 
 
 def _part(part: Part) -> str:

@@ -126,7 +126,7 @@ def _shown(verdict: "Verdict") -> ShownVerdict:
 
     parts = tuple(
         ShownPart(part.state, f"{name}{part.statistic}: {measured(part)}, holds if {criterion(part)}")
-        for name, judged in (("", verdict.parts), *((f"by {other.name}: ", other.parts) for other in verdict.beside))
+        for name, judged in (("", verdict.parts), *((f"{words}: ", other.parts) for words, other in verdict.others))
         for part in judged
     )
     return ShownVerdict(verdict.number, verdict.claim, verdict.state, verdict.note, parts)

@@ -1,9 +1,11 @@
-"""The study with explicit inference: each hypertransformer is scored with the latents that explicit inference finds."""
+"""The study with explicit inference in place of the hypertransformer's own: at test time alone, or trained with it."""
 
 from dataclasses import replace
 
 from msgspec import structs
 
+from recombine.config.model import EXPLICIT
+from recombine.config.toml import override
 from recombine.record.novel import NovelScores
 from recombine.storage.reader import StoredRun
 from recombine.study.collect import Study
@@ -21,6 +23,27 @@ def with_explicit_inference(study: Study) -> Study | None:
         elif (improved := _improved(run)) is not None:
             runs.append(improved)
     return Study(tuple(runs)) if any(run.model == "hypertransformer" for run in runs) else None
+
+
+def trained_with_explicit_inference(study: Study) -> Study | None:
+    """The same runs; those that were trained with explicit inference take the place of the hypertransformer's.
+
+    Of several numbers of steps, the largest counts. None if no run was trained with explicit inference.
+    """
+    steps = max((_steps(run) for run in study.runs), default=0)
+    kept = [run for run in study.runs if run.model != "hypertransformer" and _steps(run) in (0, steps)]
+    return Study(tuple(map(_as_hypertransformer, kept))) if steps else None
+
+
+def _steps(run: StoredRun) -> int:
+    """The steps of explicit inference that a run was trained with; 0 if it is no hypertransformer with them."""
+    return getattr(run.config.model, "inference_steps", 0) if run.model.startswith(EXPLICIT) else 0
+
+
+def _as_hypertransformer(run: StoredRun) -> StoredRun:
+    if not _steps(run):
+        return run
+    return replace(run, config=override(run.config, {"model": {"inference_steps": 0}}))
 
 
 def _improved(run: StoredRun) -> StoredRun | None:

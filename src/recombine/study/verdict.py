@@ -14,7 +14,7 @@ import msgspec
 from recombine.claims import CLAIMS, Claim, Reading, Statistic
 from recombine.record.codec import Record
 from recombine.study.collect import Study
-from recombine.study.explicit import with_explicit_inference
+from recombine.study.explicit import trained_with_explicit_inference, with_explicit_inference
 from recombine.study.interval import Interval, confidence_interval
 from recombine.study.statistics import RELATIVE, STATISTICS, Recipe, effects
 
@@ -67,22 +67,37 @@ class Verdict(Record, frozen=True):
     beside: tuple[JudgedReading, ...]
     note: str
     explicit: tuple[JudgedReading, ...] = ()
-    """The readings that come out otherwise if the hypertransformer infers its latent explicitly."""
+    """The readings that come out otherwise if the hypertransformer infers its latent explicitly at test time."""
+    trained_explicit: tuple[JudgedReading, ...] = ()
+    """The same for the hypertransformer that is trained with explicit inference."""
+
+    @property
+    def others(self) -> list[tuple[str, JudgedReading]]:
+        """Every other way in which the claim is judged, with the words that introduce it."""
+        return [
+            *((f"by {one.name}", one) for one in self.beside),
+            *((f"with explicit inference at test time, by {one.name}", one) for one in self.explicit),
+            *((f"trained with explicit inference, by {one.name}", one) for one in self.trained_explicit),
+        ]
 
 
 def judge(study: Study) -> tuple[Verdict, ...]:
     """The verdict on each of the paper's claims."""
-    explicit = with_explicit_inference(study)
+    explicit = (with_explicit_inference(study), trained_with_explicit_inference(study))
     return tuple(_judge_claim(claim, study, explicit) for claim in CLAIMS)
 
 
-def _judge_claim(claim: Claim, study: Study, explicit: Study | None) -> Verdict:
+def _judge_claim(claim: Claim, study: Study, explicit: Sequence[Study | None]) -> Verdict:
     first, *others = judged = tuple(_judge_reading(reading, study) for reading in claim.readings)
-    again = () if explicit is None else (_judge_reading(reading, explicit) for reading in claim.readings)
     note = _note(claim, first.parts, study)
     head = (claim.number, claim.sentence, claim.panel, first.name)
-    changed = tuple(reading for reading in again if reading not in judged)
-    return Verdict(*head, first.parts, first.state, tuple(others), note, changed)
+    changed = (
+        tuple(again for reading in claim.readings if (again := _judge_reading(reading, other)) not in judged)
+        if other is not None
+        else ()
+        for other in explicit
+    )
+    return Verdict(*head, first.parts, first.state, tuple(others), note, *changed)
 
 
 def _judge_reading(reading: Reading, study: Study) -> JudgedReading:

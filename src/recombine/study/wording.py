@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
+from recombine.config.model import EXPLICIT
 from recombine.study.interval import band
 
 KNOWN_MODELS = ("transformer", "hypertransformer", "informed")
@@ -23,7 +24,6 @@ REFERENCE_WORDS = {
     "known_latent": "known latent",
 }
 VERDICT_MARKS = {"holds": "✓", "does not hold": "✗", "not enough data": "?"}
-EXPLICIT_WORDS = "with explicit inference at test time"
 COMPARISON_SIGNS = {">=": "≥ ", "<=": "≤ ", "within": "within ±"}
 POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -37,9 +37,11 @@ def excluded(comparison: str, bound: float | None, state: str) -> str:
 
 
 def ordered_models(names: Iterable[str]) -> list[str]:
-    """The paper's models first, then custom ones by name: the order of every legend and table."""
+    """The paper's models first, then explicit inference, then all others by name: the order of legends and tables."""
     present = set(names)
-    return [name for name in KNOWN_MODELS if name in present] + sorted(present - set(KNOWN_MODELS))
+    known = [name for name in KNOWN_MODELS if name in present]
+    others = sorted(present - set(KNOWN_MODELS), key=lambda name: (not name.startswith(EXPLICIT), name))
+    return known + others
 
 
 def number(value: float | None) -> str:

@@ -15,7 +15,6 @@ from recombine.study.summary import steps_of, without_novel
 from recombine.study.verdict import Part, Verdict
 from recombine.study.wording import (
     COMPARISON_SIGNS,
-    EXPLICIT_WORDS,
     REFERENCE_WORDS,
     SPLIT_WORDS,
     excluded,
@@ -73,8 +72,7 @@ def verdict_table(verdicts: Sequence[Verdict]) -> str:
     rows = []
     for verdict in verdicts:
         readings = [(f"**{verdict.state}** ({verdict.note})", verdict.parts)]
-        readings += [(f"{other.state} (by {other.name})", other.parts) for other in verdict.beside]
-        readings += [(f"{one.state} ({EXPLICIT_WORDS}, by {one.name})", one.parts) for one in verdict.explicit]
+        readings += [(f"{other.state} ({words})", other.parts) for words, other in verdict.others]
         claim = (str(verdict.number), verdict.claim)
         for state, parts in readings:
             for part in parts:

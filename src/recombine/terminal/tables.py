@@ -10,7 +10,7 @@ from rich.text import Text
 
 from recombine.study.summary import ScoreTable
 from recombine.study.verdict import NOT_ENOUGH, Part, Verdict
-from recombine.study.wording import COMPARISON_SIGNS, EXPLICIT_WORDS, VERDICT_MARKS, excluded
+from recombine.study.wording import COMPARISON_SIGNS, VERDICT_MARKS, excluded
 from recombine.support.masks import active_modules, format_mask
 from recombine.support.split import EVAL_SPLITS
 from recombine.support.support import Support
@@ -106,9 +106,7 @@ def print_verdicts(verdicts: Sequence[Verdict]) -> None:
         table.add_row(mark, words)
         for part in verdict.parts:
             table.add_row("", Text(_part_text(part), "dim"))
-        others = [(f"by {other.name}", other) for other in verdict.beside]
-        others += [(f"{EXPLICIT_WORDS}, by {other.name}", other) for other in verdict.explicit]
-        for words, other in others:
+        for words, other in verdict.others:
             table.add_row("", Text(f"{words}: {VERDICT_MARKS[other.state]} {other.state}"))
             for part in other.parts:
                 table.add_row("", Text(f"  {_part_text(part)}", "dim"))
@@ -121,7 +119,7 @@ def print_verdicts(verdicts: Sequence[Verdict]) -> None:
 
 
 def _all_parts(verdict: Verdict) -> list[Part]:
-    return [*verdict.parts, *(part for other in verdict.beside for part in other.parts)]
+    return [*verdict.parts, *(part for _, other in verdict.others for part in other.parts)]
 
 
 def _part_text(part: Part) -> str:
