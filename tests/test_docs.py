@@ -2,12 +2,15 @@
 
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from recombine.claims import CLAIMS
-from recombine.cli.main import main
+from recombine.cli.main import COMMANDS, main, parse
+from recombine.config.schema import field_names
+from recombine.jobs.paper_runs import paper_runs
 
 ROOT = Path(__file__).parents[1]
 
@@ -29,6 +32,30 @@ def test_the_claims_are_those_that_are_judged() -> None:
                 expected.append((*head, name, statistic.words, f"{sign}{statistic.threshold:g}"))
                 head, name = ("", "", ""), ""
     assert found == expected
+
+
+def test_the_commands_parse() -> None:
+    (block,) = re.findall(r"^```sh\n(.*?)^```$", page("commands.md"), re.DOTALL | re.MULTILINE)
+    commands = [shlex.split(line, comments=True) for line in block.splitlines()]
+    assert {words[1] for words in commands} >= {name for name in COMMANDS if name != "score"}
+    for words in commands:
+        assert words[0] == "recombine"
+        parse(words[1:])
+
+
+def test_the_configuration_is_valid() -> None:
+    (text,) = re.findall(r"^```toml\n(.*?)^```$", page("configuration.md"), re.DOTALL | re.MULTILINE)
+    configs = {entry.config.model.label: entry.config for entry in paper_runs("quick", tomllib.loads(text), [0])}
+    assert all(config.task.episode_length == 64 for config in configs.values())
+    assert getattr(configs["hypertransformer"].model, "latent_dim", None) == 8
+
+
+def test_every_field_has_its_meaning() -> None:
+    rows = [line.strip("|").split("|") for line in page("configuration.md").splitlines() if line.startswith("| `")]
+    assert {row[0].strip(" `") for row in rows} >= {
+        f"{group}.{name}" for group, names in field_names().items() for name in names
+    }
+    assert all(row[2].strip() for row in rows)
 
 
 def test_the_example_is_the_model_that_is_shipped() -> None:

@@ -1,11 +1,11 @@
 """The figures of the docs, made only from the runs in evidence/."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import altair as alt
+from findings import explicit_novel, explicit_r2, novel_r2, reference_novel
 from records import MAIN, H, T, chosen, final_r2, study, sweep
-from studies import true_latent_r2
 
 from recombine.figure import theme
 from recombine.figure.compose import draw_figure
@@ -13,6 +13,7 @@ from recombine.study.series import reference_scores
 from recombine.study.wording import REFERENCE_WORDS
 
 WIDTH, HEIGHT = 300, 220
+EXPLICIT = "hypertransformer, explicit inference"
 
 
 def length() -> alt.ConcatChart:
@@ -49,33 +50,43 @@ def length() -> alt.ConcatChart:
 
 
 def held_out() -> alt.ConcatChart:
-    """The main result: R² on held-out masks of the references, of the models, and with the true latent."""
-    panels = [_held_out("paper", "The paper's settings", labels=True), _held_out("quick", "quick", labels=False)]
+    """The main result: held-out R², and R² on the novel part, of references and models, and with explicit inference."""
+    runs = [run for run in study("paper").runs if run.support == MAIN and run.model in (T, H) and run.finished]
+    plain, hyper = chosen(runs, T), chosen(runs, H)
+    known = {name: reference_scores(runs, name, ["ood"])[0] for name in ("ridge", "trained_covariance")}
+    whole = [
+        *((REFERENCE_WORDS[name], value) for name in known for value in known[name]),
+        *((T, final_r2(run, "ood")) for run in plain),
+        *((H, final_r2(run, "ood")) for run in hyper),
+        *((EXPLICIT, explicit_r2(run)) for run in hyper),
+    ]
+    novel = [
+        *((REFERENCE_WORDS[name], reference_novel(run, name)) for name in known for run in hyper),
+        *((T, novel_r2(run)) for run in plain),
+        *((H, novel_r2(run)) for run in hyper),
+        *((EXPLICIT, explicit_novel(run)) for run in hyper),
+    ]
+    panels = [_dots(whole, "R² of the whole task", labels=True), _dots(novel, "R² of its novel part", labels=False)]
     title = alt.TitleParams(
-        "R² on held-out combinations of modules",
-        subtitle="trained on connected+; a point for each seed, a line and a number for their mean; 1 is the truth",
+        "Combinations of modules that were never trained on",
+        subtitle="at the paper's settings; a point for each seed, a line and a number for their mean; 1 is the truth",
         offset=14,
     )
-    whole = alt.concat(*panels, columns=2, spacing=24).properties(padding=14, title=title)
-    return whole.configure(**theme.config([T, H], size=14))
+    both = alt.concat(*panels, columns=2, spacing=24).properties(padding=14, title=title)
+    return both.configure(**theme.config([T, H], size=14))
 
 
-def _held_out(name: str, title: str, labels: bool) -> Any:
-    runs = [run for run in study(name).runs if run.support == MAIN and run.model in (T, H) and run.finished]
-    values: list[tuple[str, str, float]] = []
-    for reference in ("ridge", "trained_task", "trained_covariance"):
-        (known,) = reference_scores(runs, reference, ["ood"])
-        values += [(REFERENCE_WORDS[reference], "reference", value) for value in known]
-    values += [(run.model, run.model, final_r2(run, "ood")) for model in (T, H) for run in chosen(runs, model)]
-    values += [(f"{H}, given the true latent", H, true_latent_r2(run)) for run in chosen(runs, H)]
-    rows = [{"row": row, "kind": kind, "R²": value} for row, kind, value in values]
-    kinds = alt.Scale(domain=["reference", T, H], range=[theme.LIGHT["reference"], *theme.colors([T, H])])
+def _dots(values: Sequence[tuple[str, float | None]], title: str, labels: bool) -> Any:
+    rows = [{"row": row, "R²": value} for row, value in values if value is not None]
+    names, of_models = list(dict.fromkeys(row for row, _ in values)), {T: T, H: H, EXPLICIT: "explicit-3"}
+    shades = [theme.colors([of_models[name]])[0] if name in of_models else theme.LIGHT["reference"] for name in names]
     axis = alt.Axis(labelLimit=300, ticks=False, domain=False, labelPadding=10, labels=labels)
-    y = alt.Y("row:N", sort=[row["row"] for row in rows], title=None, axis=axis)
-    x = alt.X("R²:Q", scale=alt.Scale(domain=[0.4, 1.02], nice=False), axis=alt.Axis(values=[0.4, 0.6, 0.8, 1]))
-    base = alt.Chart(alt.Data(values=rows)).encode(y=y, color=alt.Color("kind:N", scale=kinds, legend=None))
-    points = base.mark_circle(size=80, opacity=0.75).encode(x=x)
-    means = base.mark_tick(thickness=2, size=22).encode(x=alt.X("mean(R²):Q", title="R²"))
+    y = alt.Y("row:N", sort=names, title=None, axis=axis, scale=alt.Scale(domain=names))
+    x = alt.X("R²:Q", scale=alt.Scale(domain=[-0.02, 1.02], nice=False), axis=alt.Axis(values=[0, 0.25, 0.5, 0.75, 1]))
+    color = alt.Color("row:N", scale=alt.Scale(domain=names, range=shades), legend=None)
+    base = alt.Chart(alt.Data(values=rows)).encode(y=y, color=color)
+    points = base.mark_circle(size=80, opacity=0.75, clip=True).encode(x=x)
+    means = base.mark_tick(thickness=2, size=22, clip=True).encode(x=alt.X("mean(R²):Q", title="R²"))
     numbers = base.mark_text(align="right", fontSize=14).encode(
         x=alt.value(WIDTH + 52), text=alt.Text("mean(R²):Q", format=".3f")
     )

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import code_tables
+import findings
 import studies
 import sweeps
 import variation
@@ -11,6 +13,14 @@ from records import EVIDENCE, study, sweep
 from screen import screen
 
 TABLES: dict[str, Callable[[], str]] = {
+    "tree": code_tables.tree,
+    "commands": code_tables.commands,
+    "configuration": code_tables.configuration,
+    "findings": findings.findings,
+    "novel-paper": lambda: findings.novel_table("paper"),
+    "novel-quick": lambda: findings.novel_table("quick"),
+    "explicit-paper": lambda: findings.explicit_table("paper"),
+    "explicit-quick": lambda: findings.explicit_table("quick"),
     "presets": studies.presets,
     "verdicts": lambda: studies.verdicts(["paper", "quick"]),
     "scores-paper": lambda: studies.scores("paper"),

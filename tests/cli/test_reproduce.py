@@ -46,7 +46,7 @@ def test_ends_with_a_verdict_on_every_claim_and_the_page(whole: tuple[Path, dict
     assert result["verdicts"][6]["state"] == "holds"
     assert all(part["mean"] is not None for verdict in result["verdicts"] for part in verdict["parts"])
     assert set(result["runs"].values()) == {"done"}
-    assert len(result["runs"]) == 7
+    assert len(result["runs"]) == 10
     assert Path(result["page"]).is_file()
     assert (out / "report" / "results.png").is_file()
     assert len(list((out / "references").glob("*.json"))) == 3, "once per support and seed, not per model"
@@ -193,6 +193,6 @@ def test_a_dry_run_lists_the_runs(tmp_path: Path) -> None:
     )
     assert process.returncode == 0, process.stderr
     result = json.loads(process.stdout)
-    assert len(result["runs"]) == 7
+    assert len(result["runs"]) == 10
     assert all(row["seconds"] > 0 for row in result["runs"])
     assert not (tmp_path / "out").exists()

@@ -92,10 +92,6 @@ def named(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["report", "RUN", "--out", "report"],
-        ["report", "RUN", "--out", "report", "--markdown"],
-        ["report", "RUN", "--out", "report", "--json"],
-        ["eval", "RUN"],
         ["export", "RUN", "--out", "copy"],
         ["export", "RUN", "--out", "copy.zip"],
         ["task", "show"],
@@ -112,6 +108,29 @@ def named(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ids=" ".join,
 )
 def test_characters_that_a_terminal_does_not_have(
+    arguments: list[str], encoding: str, named: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _check_characters(arguments, encoding, named, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["report", "RUN", "--out", "report"],
+        ["report", "RUN", "--out", "report", "--markdown"],
+        ["report", "RUN", "--out", "report", "--json"],
+        ["eval", "RUN"],
+    ],
+    ids=" ".join,
+)
+def test_characters_that_no_terminal_may_have(
+    arguments: list[str], named: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ASCII alone: a report takes seconds to draw."""
+    _check_characters(arguments, "ascii", named, tmp_path, monkeypatch)
+
+
+def _check_characters(
     arguments: list[str], encoding: str, named: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

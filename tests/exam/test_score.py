@@ -13,7 +13,7 @@ from recombine.cli.main import main
 from recombine.config.schema import Config
 from recombine.config.task import TaskConfig
 from recombine.exam.episode_file import digest_of
-from recombine.measure.novel import novel_scores
+from recombine.measure.novel import novel_scores, novel_tasks
 from recombine.record.codec import plain
 from recombine.task.teacher import config_teacher
 
@@ -67,7 +67,7 @@ def test_scores_agree_with_numpy(
             assert entry["r2"] == pytest.approx(1 - error[of_mask].sum() / spread[of_mask].sum(), rel=1e-4)
         assert ("masks" in score) == (split in ("in_dist", "ood"))
     config = Config(task=TaskConfig(input_dim=4, hidden_dim=5, episode_length=8), seed=7)
-    novel = novel_scores(config, config_teacher(config), lambda _: prediction[data["split"] == "novel"])
+    novel = novel_scores(novel_tasks(config, config_teacher(config)), prediction[data["split"] == "novel"])
     assert found["scores"]["novel"] == plain(novel)
     assert found["about"]["seed"] == 7
     assert found["about"]["task"]["support"]["name"] == "connected+"

@@ -3,6 +3,7 @@
 from functools import cache
 from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
 from scipy.special import erf
@@ -10,9 +11,11 @@ from scipy.special import erf
 from recombine.config.preset import preset_config
 from recombine.config.schema import Config
 from recombine.config.toml import override
-from recombine.measure.novel import NovelTasks, novel_scores, novel_tasks, score_novel, snapshot_tasks, span_of
+from recombine.measure.evaluated import EvaluatedModel
+from recombine.measure.novel import NovelTasks, measure_novel, novel_tasks, score_novel, snapshot_tasks, span_of
 from recombine.measure.reference.baselines import make_references, predict_reference
 from recombine.measure.reference.trained_tasks import draw_tasks
+from recombine.model.build import build_model
 from recombine.record.novel import NovelScore, pool_novel
 from recombine.stream import Stream, stream_key
 from recombine.task.episode import sample_input
@@ -190,5 +193,5 @@ def test_a_snapshot_has_the_first_of_the_same_tasks_and_costs_a_tenth() -> None:
 
 def test_nothing_is_held_out() -> None:
     config: Config = override(CONFIG, {"task": {"support": "2-hot:6"}})
-    assert novel_scores(config, TEACHER, lambda _: 1 / 0) is None
+    assert measure_novel(EvaluatedModel(config, build_model(config, key=jax.random.key(0)))) is None
     assert snapshot_tasks(config, TEACHER) is None

@@ -28,7 +28,7 @@ from recombine.support.split import EVAL_SPLITS, Split
 from recombine.support.support import Support, paper_support
 from recombine.task.episode import Episode
 from recombine.task.sample import sample_masks, sample_split
-from recombine.task.teacher import Teacher, seed_teacher
+from recombine.task.teacher import seed_teacher
 
 SUPPORT = paper_support("connected+")
 TEACHER = seed_teacher(0, SUPPORT, 16, 16)

@@ -180,8 +180,8 @@ def _choices(match: re.Match[str]) -> str:
 
 
 COMMANDS = {
-    "reproduce": (), "train": (), "eval": (), "report": (), "task": ("show", "design", "sample"), "construct": (),
-    "sweep": ("run", "results"), "export": (), "serve": (), "bench": (),
+    "reproduce": (), "train": (), "eval": (), "score": (), "report": (), "task": ("show", "design", "sample"),
+    "construct": (), "sweep": ("run", "results"), "export": (), "serve": (), "bench": (),
 }  # fmt: skip
 
 # tyro's messages, and ours in their place: the argument, its value and what would be right

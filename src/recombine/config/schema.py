@@ -20,12 +20,12 @@ from recombine.support.support import Support
 class OptimizerConfig:
     """AdamW with cosine annealing and clipping by the global norm. Paper: Tables 2 and 3."""
 
-    num_steps: int = paper.NUM_STEPS
-    batch_size: int = paper.BATCH_SIZE.transformer
-    learning_rate: float = paper.LEARNING_RATE.transformer
-    weight_decay: float | None = None  # None: Config fills in the value of Table 3 for the model
-    clip_norm: float = paper.CLIP_NORM.transformer
-    warmup_steps: int = 0
+    num_steps: int = paper.NUM_STEPS  # each draws new episodes
+    batch_size: int = paper.BATCH_SIZE.transformer  # episodes in a step
+    learning_rate: float = paper.LEARNING_RATE.transformer  # at its peak
+    weight_decay: float | None = None  # None: the value of Table 3 for the model
+    clip_norm: float = paper.CLIP_NORM.transformer  # the largest norm of a gradient
+    warmup_steps: int = 0  # over which the learning rate rises linearly from 0
     final_fraction: float = 0.0  # the learning rate at the end of the cosine, as a fraction of its peak
     decay: Literal["matrices", "all"] = "matrices"  # which parameters the weight decay shrinks
 
@@ -75,7 +75,7 @@ class Config:
     measure: MeasureConfig = field(default_factory=MeasureConfig)
     compute: ComputeConfig = field(default_factory=ComputeConfig)
     seed: int = 0  # of the initial parameters and the data, and of the teacher unless teacher_seed is set
-    teacher_seed: int | None = None
+    teacher_seed: int | None = None  # None: the same as `seed`
 
     def __post_init__(self) -> None:
         if self.optimizer.weight_decay is None:

@@ -20,9 +20,9 @@ VARIATIONS = ("activation", "num_layers", "weight_scale", "label_noise", "input_
 class TaskConfig:
     """The tasks. The number of modules M is the length of the support's masks."""
 
-    support: Support = field(default_factory=lambda: paper_support(paper.DEFAULT_SUPPORT))
-    input_dim: int = paper.INPUT_DIM
-    hidden_dim: int = paper.HIDDEN_DIM
+    support: Support = field(default_factory=lambda: paper_support(paper.DEFAULT_SUPPORT))  # a name, or masks
+    input_dim: int = paper.INPUT_DIM  # d, the entries of an input x
+    hidden_dim: int = paper.HIDDEN_DIM  # h, the hidden units of a task
     episode_length: int = 32  # N, the query included
     # Variations of the paper's task.
     activation: Activation = "gelu"  # of the teacher's network; even: gelu(u) + gelu(−u)

@@ -13,7 +13,6 @@ residuals are compared. Both residuals have the same degrees of freedom, whose n
 matters only for `share` and `span_error`.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -40,6 +39,7 @@ EXPLAINED, FINER = 0.999, 0.9999  # of the variance of trained tasks, by the spa
 NUM_INPUTS = 4_096  # on which functions are compared
 LEAST_QUERIES = 40  # for each context
 NUM_CONTEXTS = 200
+EPISODES_PER_CONTEXT = 8  # of `measure.episodes`: a run that is measured on few episodes has few contexts, too
 LEAST_CONTEXTS = 8
 
 
@@ -61,15 +61,14 @@ class NovelTasks(NamedTuple):
 
 def measure_novel(evaluated: EvaluatedModel) -> NovelScores | None:
     """None where no mask is held out."""
-    return novel_scores(evaluated.config, evaluated.teacher, lambda episodes: evaluated.forward(episodes).y)
-
-
-def novel_scores(config: Config, teacher: Teacher, predict: Callable[[Episode], ArrayLike]) -> NovelScores | None:
-    """The scores of anything that predicts the query's label of every episode."""
-    if not config.task.support.held_out:
+    if not evaluated.config.task.support.held_out:
         return None
-    tasks = novel_tasks(config, teacher)
-    prediction = predict(tasks.episodes)
+    tasks = novel_tasks(evaluated.config, evaluated.teacher)
+    return novel_scores(tasks, evaluated.forward(tasks.episodes).y)
+
+
+def novel_scores(tasks: NovelTasks, prediction: ArrayLike) -> NovelScores:
+    """The scores of anything that predicts the query's label of every episode."""
     return NovelScores(score_novel(prediction, tasks, tasks.span), score_novel(prediction, tasks, tasks.finer))
 
 
@@ -93,9 +92,9 @@ def novel_tasks(config: Config, teacher: Teacher, most_episodes: int | None = No
     contexts = sample_masks(
         config.seed, Stream.novel, teacher, task.support.held_out, task.episode_length, NUM_CONTEXTS, step=1
     )
-    if most_episodes is not None:
-        count = max(LEAST_CONTEXTS, most_episodes // num_queries)
-        contexts = jax.tree.map(lambda array: array[:count], contexts)
+    limit = NUM_CONTEXTS if most_episodes is None else most_episodes // num_queries
+    count = max(LEAST_CONTEXTS, min(limit, config.measure.episodes // EPISODES_PER_CONTEXT))
+    contexts = jax.tree.map(lambda array: array[:count], contexts)
     masks = tuple(format_mask(task.support.held_out[i]) for i in np.asarray(contexts.mask_index))
     where = np.arange(len(masks) * num_queries).reshape(len(masks), num_queries) % NUM_INPUTS
     episodes = _with_queries(teacher, contexts, x, jnp.asarray(where))

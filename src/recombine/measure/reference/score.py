@@ -1,11 +1,10 @@
 """Scores the references on the same episodes as the models."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from recombine.config.schema import Config
-from recombine.measure.novel import novel_scores
+from recombine.measure.novel import novel_scores, novel_tasks
 from recombine.measure.r2 import score
 from recombine.measure.reference.baselines import make_references, predict_reference
 from recombine.measure.reference.trained_tasks import TrainedCovariance
@@ -28,9 +27,10 @@ def reference_scores(config: Config, names: Sequence[str] = REFERENCE_NAMES) -> 
         for name, reference in references.items():
             predicted = predict_reference(reference, teacher, episodes, "in_dist")
             found[name]["active_modules"][str(k)] = score(predicted, episodes)
+    novel = novel_tasks(config, teacher) if task.support.held_out else None
     for name, reference in references.items():
-        predict = partial(predict_reference, reference, teacher, split="ood")
-        found[name]["novel"] = novel_scores(config, teacher, predict)
+        if novel is not None:
+            found[name]["novel"] = novel_scores(novel, predict_reference(reference, teacher, novel.episodes, "ood"))
         if isinstance(reference, TrainedCovariance):
             found[name]["noise"] = reference.noise
     return {name: ReferenceScores(**scores) for name, scores in found.items()}
