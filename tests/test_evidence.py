@@ -115,17 +115,41 @@ def test_panel_d_seed_by_seed_against_the_files(script: Callable[[str], ModuleTy
 
 def test_the_picture_of_held_out_masks_against_the_files(script: Callable[[str], ModuleType]) -> None:
     chart = script("figures").held_out().to_dict()
-    for panel, study in zip(chart["concat"], ("paper", "quick"), strict=True):
-        drawn = chart["datasets"][panel["data"]["name"]] if "name" in panel["data"] else panel["data"]["values"]
-        shown = {name: sorted(row["R²"] for row in drawn if row["row"] == name) for name in {r["row"] for r in drawn}}
-        for model in ("transformer", "hypertransformer"):
-            assert shown[model] == sorted(row["ood"]["r2"] for row in last_rows(study, f"{model}-connected+-seed?"))
-        cards = members(study, "hypertransformer-connected+-seed?/scorecard.json")
-        true = [json.loads(card)["interventions"]["ood"]["true"] for card in cards]
-        assert shown["hypertransformer, given the true latent"] == sorted(true)
-        known = [json.loads(text)["scores"] for text in members(study, "references/connected+-*.json")]
-        for name, words in (("ridge", "ridge"), ("trained_covariance", "trained covariance")):
-            assert shown[words] == sorted(scores[name]["ood"]["r2"] for scores in known)
+    drawn = []
+    for panel in chart["concat"]:
+        rows = chart["datasets"][panel["data"]["name"]] if "name" in panel["data"] else panel["data"]["values"]
+        names = {row["row"] for row in rows}
+        drawn.append({name: sorted(row["R²"] for row in rows if row["row"] == name) for name in names})
+    whole, novel = drawn
+    explicit = []
+    for model in ("transformer", "hypertransformer"):
+        assert whole[model] == sorted(row["ood"]["r2"] for row in last_rows("paper", f"{model}-connected+-seed?"))
+        cards = [json.loads(card) for card in members("paper", f"{model}-connected+-seed?/scorecard.json")]
+        assert novel[model] == sorted(card["novel"]["ood"]["r2"] for card in cards if card.get("novel"))
+        explicit += [card["explicit_inference"]["own"] for card in cards if card.get("explicit_inference")]
+    assert whole["hypertransformer, explicit inference"] == sorted(own["ood"]["r2"] for own in explicit)
+    assert novel["hypertransformer, explicit inference"] == sorted(own["novel"]["r2"] for own in explicit)
+    known = [json.loads(text)["scores"] for text in members("paper", "references/connected+-*.json")]
+    for name, words in (("ridge", "ridge"), ("trained_covariance", "trained covariance")):
+        assert whole[words] == sorted(scores[name]["ood"]["r2"] for scores in known)
+        assert novel.get(words, []) == sorted(s[name]["novel"]["ood"]["r2"] for s in known if "novel" in s[name])
+
+
+def test_the_findings_against_the_files(script: Callable[[str], ModuleType]) -> None:
+    text = " ".join(script("tables").TABLES["findings"]().split())
+    cards = [json.loads(card) for card in members("paper", "hypertransformer-connected+-seed?/scorecard.json")]
+    own = [card["explicit_inference"]["own"] for card in cards if card.get("explicit_inference")]
+    plain = [json.loads(card) for card in members("paper", "transformer-connected+-seed?/scorecard.json")]
+    for values, digits in (
+        ([row["ood"]["r2"] for row in last_rows("paper", "transformer-connected+-seed?")], 3),
+        ([card["novel"]["ood"]["r2"] for card in plain if card.get("novel")], 3),
+        ([card["novel"]["ood"]["r2"] for card in cards if card.get("novel")], 3),
+        ([card["interventions"]["ood"]["true"] for card in cards], 4),
+        ([one["ood"]["r2"] for one in own], 4),
+        ([one["novel"]["r2"] for one in own], 3),
+        ([one["control_modules"]["r2"] for one in own], 3),
+    ):
+        assert f"{fmean(values):.{digits}f} ({len(values)} seed" in text
 
 
 def crossed(rng: np.random.Generator, teacher: float, seed: float, rest: float) -> list[list[float]]:

@@ -82,7 +82,9 @@ def _dots(values: Sequence[tuple[str, float | None]], title: str, labels: bool) 
     shades = [theme.colors([of_models[name]])[0] if name in of_models else theme.LIGHT["reference"] for name in names]
     axis = alt.Axis(labelLimit=300, ticks=False, domain=False, labelPadding=10, labels=labels)
     y = alt.Y("row:N", sort=names, title=None, axis=axis, scale=alt.Scale(domain=names))
-    x = alt.X("R²:Q", scale=alt.Scale(domain=[-0.02, 1.02], nice=False), axis=alt.Axis(values=[0, 0.25, 0.5, 0.75, 1]))
+    x = alt.X(
+        "R²:Q", scale=alt.Scale(domain=[-0.02, 1.02], nice=False), axis=alt.Axis(values=[0, 0.2, 0.4, 0.6, 0.8, 1])
+    )
     color = alt.Color("row:N", scale=alt.Scale(domain=names, range=shades), legend=None)
     base = alt.Chart(alt.Data(values=rows)).encode(y=y, color=color)
     points = base.mark_circle(size=80, opacity=0.75, clip=True).encode(x=x)

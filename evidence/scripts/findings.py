@@ -94,7 +94,10 @@ def findings() -> str:
         recombines in part: on the novel part of combinations outside both supports it has {connected} from a connected
         support, {disconnected} from a disconnected one.""",
     )
-    return "\n".join(fill(" ".join(one.split()), 118, initial_indent="- ", subsequent_indent="  ") for one in bullets)
+    return "\n".join(
+        fill(" ".join(one.split()), 118, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
+        for one in bullets
+    )
 
 
 def novel_table(name: str) -> str:

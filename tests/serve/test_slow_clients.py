@@ -94,11 +94,23 @@ def test_half_sent_requests_keep_nobody_out(tmp_path: Path) -> None:
         opening.start()
         try:
             for path in ("/", "/static/main.js", "/api/runs", "/static/vega.js"):
-                assert server.get(path).status == 200, path
+                assert retried(server, path) == 200, path
         finally:
             ended.set()
             opening.join()
         assert server.said() == before
+
+
+def retried(server: Address, path: str) -> int:
+    """The status of an answer. A connection that is reset is tried again, as browsers do.
+
+    The server ends the oldest connection whose request is not whole; on a busy machine that may be this one.
+    """
+    for attempt in range(5):
+        with suppress(ConnectionResetError):
+            return server.get(path).status
+        time.sleep(0.1 * attempt)
+    raise AssertionError(f"{path}: reset five times")
 
 
 def test_a_request_comes_in_time_or_not_at_all(tmp_path: Path) -> None:
