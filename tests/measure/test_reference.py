@@ -27,6 +27,7 @@ from recombine.stream import Stream
 from recombine.support.split import EVAL_SPLITS, Split
 from recombine.support.support import Support, paper_support
 from recombine.task.episode import Episode
+from recombine.task.interface import Teacher
 from recombine.task.sample import sample_masks, sample_split
 from recombine.task.teacher import seed_teacher
 

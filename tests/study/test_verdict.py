@@ -240,3 +240,14 @@ def test_a_loss_of_zero_makes_no_ratio() -> None:
         runs.append(dataclasses.replace(run, rows=rows))
     found = effects(Study(tuple(runs)), STATISTICS["loss_ratio"])
     assert found == effects(whole_study(), STATISTICS["loss_ratio"])[1:]
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 3])
+def test_too_few_seeds_lean_and_decide_nothing(seeds: int) -> None:
+    for verdict in judge(whole_study(seeds=seeds))[:6]:
+        met = all(part.met for part in verdict.parts)
+        if seeds < 3:
+            assert verdict.state == "not enough data"
+            assert verdict.note.startswith(f"{seeds} seed{'s' if seeds > 1 else ''}: leans {'yes' if met else 'no'}, ")
+        else:
+            assert "leans" not in verdict.note

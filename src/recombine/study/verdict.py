@@ -158,7 +158,8 @@ def _note(claim: Claim, parts: Sequence[Part], study: Study) -> str:
     fewest, seeds = (least_or_most((len(part.effects) for part in parts), default=0) for least_or_most in (min, max))
     unfinished = sum(not run.finished for run in study.runs)
     counted = f"{seeds} seed{'' if seeds == 1 else 's'}" if fewest in (0, seeds) else f"{fewest} to {seeds} seeds"
-    notes = [counted, f"{study.runs[0].num_steps:,} steps"]
+    leaning = _leaning(parts) if 0 < fewest < LEAST_SEEDS and not too_short(study) else ""
+    notes = [f"{counted}{leaning}", f"{study.runs[0].num_steps:,} steps"]
     if too_short(study):
         notes.append(f"too short to judge by (fewer than {LEAST_STEPS:,})")
     if fewest < LEAST_SEEDS:
@@ -168,6 +169,11 @@ def _note(claim: Claim, parts: Sequence[Part], study: Study) -> str:
     if any(not part.effects for part in parts):
         notes += _missing(study, [STATISTICS[statistic.name] for statistic in claim.readings[0].statistics])
     return ", ".join(notes)
+
+
+def _leaning(parts: Sequence[Part]) -> str:
+    """What the mean says where there are too few seeds for a verdict."""
+    return f": leans {'yes' if all(part.met for part in parts) else 'no'}"
 
 
 def _missing(study: Study, recipes: Sequence[Recipe]) -> list[str]:
