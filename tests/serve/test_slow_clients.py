@@ -21,10 +21,10 @@ HALVES = (
     b"",
     b"GET / HT",
     HEAD % b"/",
-    HEAD % b"/" + b"Content-Length: 9\r\n\r\n123",
+    HEAD % b"/" + b"Content-Length: 999\r\n\r\n123",
     HEAD % b"/static/main.js" + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhel",
-    HEAD % b"/api/events?since=0" + b"Content-Length: 9\r\n\r\n",
-    b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n123",
+    HEAD % b"/api/events?since=0" + b"Content-Length: 999\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999\r\n\r\n123",
 )
 
 

@@ -94,6 +94,7 @@ class Eval:
 
 
 @dataclass(frozen=True)
+@plain_help
 class Score:
     """Score predictions that any program made for a file of episodes, beside the references on the same episodes."""
 
