@@ -36,7 +36,7 @@ demo: $(SERVER)
 
 # One worker more than there are cores: some tests wait for other processes.
 test: $(READY)
-	$(BIN)/python -m pytest -m 'not slow' --dist loadgroup --durations=40 --durations-min=4 -n $$($(BIN)/python -c \
+	$(BIN)/python -m pytest -m 'not slow' --dist loadfile --durations=40 --durations-min=4 -n $$($(BIN)/python -c \
 		'from recombine.run.machine import available_cores; print(available_cores() + 1)')
 
 test-slow: $(READY)

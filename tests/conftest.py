@@ -35,15 +35,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--torture", action="store_true", help="the long form of the reliability tests")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share a fixture of their file run in one worker: the fixture may be a whole training run."""
-    for item in items:
-        definitions = getattr(item, "_fixtureinfo").name2fixturedefs.values()  # noqa: B009
-        if any(one.scope == "module" and one.baseid.endswith(".py") for some in definitions for one in some):
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
-
-
 @pytest.fixture
 def torture(request: pytest.FixtureRequest) -> bool:
     """Whether the long form of a test was requested."""
