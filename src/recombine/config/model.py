@@ -25,6 +25,7 @@ MOST_INFERENCE_STEPS = 100  # each is compiled
 RESERVED = ("transformer", "hypertransformer", "informed")  # labels of our own models: reports identify models by label
 MOST_DROPOUT = 0.9
 EXPLICIT = "explicit-"  # and the number of steps: the label of a hypertransformer with explicit inference
+EXPLICIT_STEPS = 3  # of the scorecard, and of the models that are trained with explicit inference by default
 SEES_LABEL = "hypertransformer (sees the query label)"  # no class can have this name
 
 

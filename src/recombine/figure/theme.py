@@ -2,13 +2,15 @@
 
 from typing import Any
 
+from recombine.config.model import EXPLICIT, EXPLICIT_STEPS
+
 # The palette of Okabe and Ito, safe for colour-blind readers. On a dark background, the same hues are lighter.
 BLUE, ORANGE, INK, PAPER = "#0072b2", "#d55e00", "#1c2733", "#ffffff"
 FONT = "Helvetica Neue, Helvetica, Arial, Liberation Sans, DejaVu Sans, sans-serif"
 KNOWN = {
     "transformer": (BLUE, "#56b4e9"),
     "hypertransformer": (ORANGE, "#ff9a57"),
-    "explicit-3": ("#cc79a7", "#e6a5cb"),
+    f"{EXPLICIT}{EXPLICIT_STEPS}": ("#cc79a7", "#e6a5cb"),
     "informed": ("#009e73", "#35c99f"),
 }
 CUSTOM = [("#e69f00", "#f2bd45"), ("#56b4e9", "#9bd4f7"), ("#6f6f6f", "#b9b9b9"), ("#8c564b", "#d0a49a")]

@@ -6,14 +6,20 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from recombine import paper
-from recombine.config.model import BASELINES, MODEL_CONFIGS, CustomModelConfig, HypertransformerConfig, ModelConfig
+from recombine.config.model import (
+    BASELINES,
+    EXPLICIT_STEPS,
+    MODEL_CONFIGS,
+    CustomModelConfig,
+    HypertransformerConfig,
+    ModelConfig,
+)
 from recombine.config.preset import Preset, preset_config
 from recombine.config.schema import Config
 from recombine.config.toml import override
 from recombine.errors import InputError
 
 BOTTLENECK = BASELINES["bottleneck"]
-EXPLICIT_STEPS = 3  # of the hypertransformer that is trained with explicit inference
 CUSTOM = "custom"  # the name of the table with changes to the custom model
 # Fields that were added when runs of the bottleneck existed.
 LATER = ("position_buckets", "dropout", "scaled_forward", "literal_input", "inference_steps")

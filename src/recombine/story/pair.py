@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from recombine.config.model import HypertransformerConfig, TransformerConfig
+from recombine.config.model import EXPLICIT_STEPS, HypertransformerConfig, TransformerConfig
 from recombine.config.schema import Config
 from recombine.config.task import VARIATIONS, TaskConfig
 from recombine.errors import InputError
 from recombine.measure.evaluated import EvaluatedModel
-from recombine.measure.latent.explicit_inference import STEPS, infer_explicitly
+from recombine.measure.latent.explicit_inference import infer_explicitly
 from recombine.measure.latent.module_recovery import execute_many, fit_map, scaled_latent
 from recombine.measure.novel import EXPLAINED, NUM_INPUTS, novel_tasks, one_thread, score_novel, span_of
 from recombine.measure.r2 import score, score_by_mask
@@ -99,7 +99,7 @@ def measure_facts(pair: StoryPair) -> StoryFacts:
             case "explicit":
                 start = hyper.forward(episodes).latent
                 assert start is not None
-                return infer_explicitly(model, start, episodes, STEPS).y[:, -1]
+                return infer_explicitly(model, start, episodes, EXPLICIT_STEPS).y[:, -1]
 
     tasks, support, scores = novel_tasks(config, teacher), config.task.support, {}
     for answers in ("transformer", "inferred", "true", "explicit"):

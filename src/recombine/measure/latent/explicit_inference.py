@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from msgspec import structs
 
+from recombine.config.model import EXPLICIT_STEPS
 from recombine.config.schema import Config
 from recombine.measure.evaluated import EvaluatedModel
 from recombine.measure.latent.module_recovery import execute_many
@@ -32,7 +33,6 @@ from recombine.support.split import CONTROL_SPLITS, Split
 from recombine.task.episode import Episode
 from recombine.task.evaluation import active_modules_episodes, evaluation_episodes, evaluation_splits
 
-STEPS = 3  # of the scorecard
 MOST_EPISODES = 2_000  # the first of each split: a step takes as long as a model's own inference
 FIRST_DAMPING, AFTER_BETTER, AFTER_WORSE = 0.01, 0.3, 3.0
 
@@ -68,7 +68,7 @@ class Inferred(NamedTuple):
     """The predictions at the query."""
 
 
-def measure_explicit_inference(evaluated: EvaluatedModel, steps: int = STEPS) -> ExplicitInference | None:
+def measure_explicit_inference(evaluated: EvaluatedModel, steps: int = EXPLICIT_STEPS) -> ExplicitInference | None:
     """None for a model that cannot execute a latent."""
     model = evaluated.latent_model
     if model is None:

@@ -11,14 +11,12 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float, Key
 
-from recombine.config.model import CustomModelConfig, HypertransformerConfig, TrunkConfig
+from recombine.config.model import EXPLICIT_STEPS, CustomModelConfig, HypertransformerConfig, TrunkConfig
 from recombine.config.schema import Config
 from recombine.errors import InputError
 from recombine.model.interface import Output, Trace
 from recombine.model.layer.generated import GeneratedLayer, forward_scale, generated_parameters
 from recombine.model.layer.linear import Linear
-
-STEPS = 3  # of explicit inference, unless the options say otherwise
 
 
 class Hypernetwork(GeneratedLayer):
@@ -56,7 +54,7 @@ def _sizes(options: dict) -> HypertransformerConfig:
     """The hypertransformer's options without those of its trunk."""
     for name in {field.name for field in fields(TrunkConfig)} & options.keys():
         raise InputError(f"model.options.{name}", options[name], "Hypernetwork has no transformer")
-    sizes = HypertransformerConfig(**{"inference_steps": STEPS, **options})
+    sizes = HypertransformerConfig(**{"inference_steps": EXPLICIT_STEPS, **options})
     if not sizes.inference_steps:
         raise InputError("model.options.inference_steps", 0, "Hypernetwork infers by explicit steps: at least 1")
     return sizes
