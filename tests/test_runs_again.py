@@ -27,8 +27,8 @@ class StoredFiles(NamedTuple):
 @pytest.mark.parametrize(
     ("model", "steps"),
     [
-        ("hypertransformer", 1000),
-        pytest.param("transformer", 1000, marks=pytest.mark.slow),
+        ("hypertransformer", 250),
+        *(pytest.param(model, 1000, marks=pytest.mark.slow) for model in ("transformer", "hypertransformer")),
     ],
 )
 def test_a_run_again_from_its_configuration(tmp_path: Path, model: str, steps: int) -> None:

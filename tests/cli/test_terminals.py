@@ -36,7 +36,7 @@ def test_help_comes_to_an_end(
     assert os.environ["COLUMNS"] == columns
 
 
-@pytest.mark.parametrize("columns", [3, 40, 80])
+@pytest.mark.parametrize("columns", [40, *(pytest.param(width, marks=pytest.mark.slow) for width in (3, 80))])
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
@@ -116,8 +116,8 @@ def test_characters_that_a_terminal_does_not_have(
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["report", "RUN", "--out", "report"],
-        ["report", "RUN", "--out", "report", "--markdown"],
+        pytest.param(["report", "RUN", "--out", "report"], marks=pytest.mark.slow),
+        pytest.param(["report", "RUN", "--out", "report", "--markdown"], marks=pytest.mark.slow),
         ["report", "RUN", "--out", "report", "--json"],
         ["eval", "RUN"],
     ],

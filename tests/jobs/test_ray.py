@@ -64,6 +64,7 @@ def test_the_same_bits_as_on_this_machine_though_a_process_is_killed(address: st
         assert metrics(here / f"run{seed}") == metrics(there / f"run{seed}")
 
 
+@pytest.mark.slow
 def test_a_process_that_is_told_to_leave_is_tried_once_more(address: str, tmp_path: Path) -> None:
     """This happens when its node is shut down. The job resumes from what it saved, and does not start again."""
     here, there = tmp_path / "here", tmp_path / "there"

@@ -82,6 +82,7 @@ def test_the_same_bits_though_tasks_are_taken_away(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("cluster")
+@pytest.mark.slow
 def test_a_killed_coordinator_leaves_its_tasks_to_the_next(tmp_path: Path) -> None:
     grid = '[grid]\n"model.embed_dim" = [8]\n[optimizer]\nnum_steps = 6_000\n[measure]\nepisodes = 8\nsnapshots = 60\n'
     (tmp_path / "grid.toml").write_text(grid)

@@ -100,7 +100,10 @@ def test_the_same_numbers_from_numpy() -> None:
             assert getattr(found, name) == pytest.approx(value, abs=1e-5), (name, explained)
 
 
-@pytest.mark.parametrize("reference", ["trained_task", "trained_covariance", "context_mean"])
+@pytest.mark.parametrize(
+    "reference",
+    ["trained_covariance", *(pytest.param(name, marks=pytest.mark.slow) for name in ("trained_task", "context_mean"))],
+)
 def test_blends_of_trained_tasks_have_none_of_it(reference: str) -> None:
     """Up to the share of the trained tasks' variance that the span leaves out."""
     assert score_of(reference).slope == pytest.approx(0, abs=0.06)

@@ -47,6 +47,7 @@ class Reader(HTMLParser):
             self.text += data
 
 
+@pytest.mark.slow
 def test_the_same_study_gives_the_same_bytes_anywhere(tmp_path: Path) -> None:
     """The page of the same runs in another directory has the same bytes."""
     texts = []

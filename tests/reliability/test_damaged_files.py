@@ -139,7 +139,7 @@ def file_of(place: Path, name: str) -> Path:
 def _attempts(name: str, kind: str, torture: bool) -> int:
     if kind not in RANDOM:
         return 1
-    return 40 if torture else 3 if name in FAST else 1
+    return 40 if torture else 1
 
 
 def as_before(found: Any, before: Any, where: str = "$") -> None:

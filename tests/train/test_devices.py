@@ -23,7 +23,7 @@ def train(path: Path, kind: str, *arguments: str, batch_size: int = 8) -> subpro
     )
 
 
-DEVICES = [("transformer", (1, 4, 4)), pytest.param("hypertransformer", (1, 2), marks=pytest.mark.slow)]
+DEVICES = [("transformer", (1, 4)), pytest.param("hypertransformer", (1, 2), marks=pytest.mark.slow)]
 
 
 @pytest.mark.parametrize(("kind", "numbers"), DEVICES)

@@ -70,7 +70,7 @@ class Perfect(eqx.Module):
 
 
 def test_the_scores_of_a_model_that_executes_and_does_not_infer() -> None:
-    config = override(CONFIG, {"task": {"episode_length": 24}, "measure": {"episodes": 100}})
+    config = override(CONFIG, {"task": {"episode_length": 24}, "measure": {"episodes": 48}})
     student = Perfect(STUDENT, jnp.full(6, 0.2))
     found = measure_explicit_inference(EvaluatedModel(config, student), 8)
     assert isinstance(found, ExplicitInference)

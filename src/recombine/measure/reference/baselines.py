@@ -112,13 +112,13 @@ def predict_reference(reference: Reference, teacher: Teacher, episodes: Episode,
     """The reference's prediction for every episode, computed in float64."""
     with jax.enable_x64(True):
         reference, teacher, episodes = jax.tree.map(_widen, (reference, teacher, episodes))
-        return np.asarray(_predict(reference, teacher, episodes, split))
+        return np.asarray(_predict(reference, teacher, episodes, one_teacher=teacher_axis(split) is None))
 
 
 @exact_jit
-def _predict(reference: Reference, teacher: Teacher, episodes: Episode, split: Split) -> Float[Array, "E"]:
+def _predict(reference: Reference, teacher: Teacher, episodes: Episode, one_teacher: bool) -> Float[Array, "E"]:
     # The map is over every argument. Where all episodes share one teacher, it is closed over instead.
-    if teacher_axis(split) is None:
+    if one_teacher:
         return map_in_chunks(lambda e: reference(teacher, e), episodes)
     return map_in_chunks(lambda pair: reference(*pair), (teacher, episodes))
 

@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+import jax
+import numpy as np
+
 from recombine.config.schema import Config
 from recombine.measure.novel import novel_scores, novel_tasks
 from recombine.measure.r2 import score
@@ -10,6 +13,7 @@ from recombine.measure.reference.baselines import make_references, predict_refer
 from recombine.measure.reference.trained_tasks import TrainedCovariance
 from recombine.record.reference import REFERENCE_NAMES, References, ReferenceScores
 from recombine.task.evaluation import active_modules_episodes, evaluation_episodes, evaluation_splits
+from recombine.task.sample import teacher_axis
 from recombine.task.teacher import config_teacher
 
 
@@ -18,19 +22,33 @@ def reference_scores(config: Config, names: Sequence[str] = REFERENCE_NAMES) -> 
     teacher = config_teacher(config)
     task = config.task
     references = make_references(config.seed, teacher, task.support, task.episode_length, names)
-    found: dict[str, Any] = {name: {"active_modules": {}} for name in references}
-    for split in evaluation_splits(config):
-        teachers, episodes = evaluation_episodes(config, teacher, split)
-        for name, reference in references.items():
-            found[name][split] = score(predict_reference(reference, teachers, episodes, split), episodes)
-    for k, episodes in active_modules_episodes(config, teacher):
-        for name, reference in references.items():
-            predicted = predict_reference(reference, teacher, episodes, "in_dist")
-            found[name]["active_modules"][str(k)] = score(predicted, episodes)
+    splits = {split: evaluation_episodes(config, teacher, split) for split in evaluation_splits(config)}
+    modules = {str(k): episodes for k, episodes in active_modules_episodes(config, teacher)}
     novel = novel_tasks(config, teacher) if task.support.held_out else None
+    # Episodes that one teacher labels are predicted at once, and so are the others: each is one program to compile.
+    one_teacher = {split: episodes for split, (_, episodes) in splits.items() if teacher_axis(split) is None}
+    one_teacher |= {f"{k} modules": episodes for k, episodes in modules.items()}
+    one_teacher |= {} if novel is None else {"novel": novel.episodes}
+    own_teachers = {split: pair for split, pair in splits.items() if teacher_axis(split) is not None}
+    joined, joined_pair = _join(one_teacher), _join(own_teachers)
+    found: dict[str, Any] = {}
     for name, reference in references.items():
+        predicted = _part(predict_reference(reference, teacher, joined, "in_dist"), one_teacher)
+        predicted |= _part(predict_reference(reference, *joined_pair, "control"), own_teachers)
+        found[name] = {split: score(predicted[split], episodes) for split, (_, episodes) in splits.items()}
+        found[name]["active_modules"] = {k: score(predicted[f"{k} modules"], modules[k]) for k in modules}
         if novel is not None:
-            found[name]["novel"] = novel_scores(novel, predict_reference(reference, teacher, novel.episodes, "ood"))
+            found[name]["novel"] = novel_scores(novel, predicted["novel"])
         if isinstance(reference, TrainedCovariance):
             found[name]["noise"] = reference.noise
     return {name: ReferenceScores(**scores) for name, scores in found.items()}
+
+
+def _join(parts: dict[str, Any]) -> Any:
+    return jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts.values())
+
+
+def _part(predicted: np.ndarray, parts: dict[str, Any]) -> dict[str, np.ndarray]:
+    """The predictions for the joined parts, each part's by its name."""
+    counts = [len(jax.tree.leaves(part)[0]) for part in parts.values()]
+    return dict(zip(parts, np.split(predicted, np.cumsum(counts)[:-1]), strict=True))
