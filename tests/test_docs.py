@@ -1,16 +1,25 @@
-"""The docs are correct: the claims match the code, and the example of a custom model runs as printed."""
+"""The README, the docs and the examples say what is true, and their code runs."""
 
+import importlib.util
 import re
 import shlex
 import tomllib
 from pathlib import Path
+from types import ModuleType
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from recombine.claims import CLAIMS
 from recombine.cli.main import COMMANDS, main, parse
 from recombine.config.schema import field_names
 from recombine.jobs.paper_runs import paper_runs
+from recombine.measure.latent.explicit_inference import improve_latent
+from recombine.model.interface import Output
+from recombine.support.support import paper_support
+from recombine.task.teacher import HypernetworkTeacher
 
 ROOT = Path(__file__).parents[1]
 
@@ -76,7 +85,97 @@ def test_the_example_runs_as_printed(
     assert "modules recovered" in capsys.readouterr().out
 
 
+def test_the_tests_that_the_docs_name_exist() -> None:
+    names = {path.name for path in (ROOT / "tests").rglob("test_*.py")}
+    for path in [*(ROOT / "docs").glob("*.md"), ROOT / "CONTRIBUTING.md"]:
+        for named in re.findall(r"[\w/]*test_\w+\.py", path.read_text(encoding="utf-8")):
+            assert (ROOT / named).is_file() if "/" in named else named in names, f"{path.name}: {named}"
+
+
 def test_links_lead_somewhere() -> None:
     for path in (ROOT / "docs").glob("*.md"):
         for link in re.findall(r"\]\(([^)#]+)\)", path.read_text(encoding="utf-8")):
             assert (path.parent / link).exists(), f"{path.name}: {link}"
+
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+
+
+def test_the_python_is_that_of_its_page() -> None:
+    """docs/python.md has the same block, and a test that runs it."""
+    (code,) = blocks("python")
+    assert f"```python\n{code}```" in (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+
+
+def test_the_commands() -> None:
+    commands = [shlex.split(line, comments=True) for block in blocks("sh") for line in block.splitlines()]
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert commands == [["make", "reproduce"], ["make", "test"]]
+    assert {"reproduce", "test", "demo"} <= set(targets)
+
+
+def test_it_is_one_page() -> None:
+    assert len(README.split()) <= 800
+
+
+def test_the_links_lead_somewhere() -> None:
+    links = [link for link in re.findall(r"\]\(([^)#]+)\)", README) if not link.startswith("https://")]
+    assert len(links) > 4
+    for link in links:
+        assert (ROOT / link).exists(), link
+
+
+PATH = Path(__file__).parents[1] / "examples" / "one_file.py"
+
+
+@pytest.fixture(scope="module")
+def example() -> ModuleType:
+    specification = importlib.util.spec_from_file_location("one_file", PATH)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def test_it_is_short_and_hides_nothing() -> None:
+    text = PATH.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 120
+    assert "import recombine" not in text
+    assert "from recombine" not in text
+
+
+def test_it_runs(example: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    example.main(3)
+    assert capsys.readouterr().out.count("R²") == 2
+
+
+def test_its_tasks_are_the_papers(example: ModuleType) -> None:
+    teacher = HypernetworkTeacher(example.THETA, example.READOUT)
+    x, y = example.sample_episode(jax.random.key(1), example.TRAINED)
+    z = jnp.zeros(example.M).at[1].set(0.7).at[4].set(0.8)
+    np.testing.assert_allclose(example.label(z, x), teacher.label(z, x), rtol=1e-4, atol=1e-6)
+    assert y.shape == (example.N,)
+    support = paper_support("connected+")
+    for pairs, masks in ((example.TRAINED, support.masks), (example.HELD_OUT, support.held_out)):
+        found = {tuple(int(m in pair) for m in range(6)) for pair in pairs.tolist()}
+        assert found == set(masks)
+
+
+def test_its_explicit_inference_is_the_scorecards(example: ModuleType) -> None:
+    model = example.init_model(jax.random.key(2))
+    x, y = example.sample_episode(jax.random.key(3), example.TRAINED)
+
+    class Model:
+        def __call__(self, context_x: jax.Array, context_y: jax.Array, query_x: jax.Array) -> Output:
+            raise NotImplementedError
+
+        def execute(self, z: jax.Array, x: jax.Array) -> jax.Array:
+            return example.execute(model, z, x)
+
+    expected = improve_latent(Model(), jnp.zeros(6), x, y, 3)[-1]
+    np.testing.assert_allclose(example.infer_explicitly(model, jnp.zeros(6), x, y), expected, rtol=1e-3, atol=1e-4)

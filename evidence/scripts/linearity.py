@@ -1,8 +1,8 @@
 """Measures how linear tasks are, and how well single modules' tasks add up: `python evidence/scripts/linearity.py`.
 
-Writes measured/linearity.json. It has two shares of the variance of a pair's task: that explained by the best affine
-function of x, and that explained by the best combination of the tasks of its two modules alone. Both are means over the
-pairs of `connected+`, trained or held out, for 20 teachers. Nothing is trained; it takes seconds.
+Writes "linearity" into measured.json. It has two shares of the variance of a pair's task: that explained by the best
+affine function of x, and that explained by the best combination of the tasks of its two modules alone. Both are means
+over the pairs of `connected+`, trained or held out, for 20 teachers. Nothing is trained; it takes seconds.
 """
 
 import jax

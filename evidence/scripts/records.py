@@ -12,7 +12,7 @@ from recombine.study.series import reference_scores
 from recombine.study.wording import with_band
 
 EVIDENCE = Path(__file__).parents[1]
-MEASURED = EVIDENCE / "measured"
+MEASURED = EVIDENCE / "measured.json"
 T, H = "transformer", "hypertransformer"
 MAIN = paper.DEFAULT_SUPPORT
 

@@ -21,18 +21,25 @@ def trained_runs(study: str, model: str, support: str = "connected+") -> list[Ru
 
 def keep(name: str, rows: Sequence[dict[str, Any]]) -> None:
     """Store the rows, and keep the stored rows of runs that were not measured again."""
-    path = MEASURED / f"{name}.json"
     measured = {_run(row) for row in rows}
-    before = [row for row in json.loads(path.read_text()) if _run(row) not in measured] if path.exists() else []
+    before = [row for row in _stored().get(name, []) if _run(row) not in measured]
     write_rows(name, sorted([*before, *rows], key=_run))
 
 
 def write_rows(name: str, rows: Sequence[dict[str, Any]]) -> None:
-    (MEASURED / f"{name}.json").write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n")
+    parts = [
+        f'"{name}": [\n' + ",\n".join(map(json.dumps, found)) + "\n]"
+        for name, found in sorted((_stored() | {name: rows}).items())
+    ]
+    MEASURED.write_text("{\n" + ",\n".join(parts) + "\n}\n")
 
 
 def read_rows(name: str) -> list[dict[str, Any]]:
-    return json.loads((MEASURED / f"{name}.json").read_text())
+    return _stored()[name]
+
+
+def _stored() -> dict[str, Any]:
+    return json.loads(MEASURED.read_text()) if MEASURED.exists() else {}
 
 
 def _run(row: dict[str, Any]) -> tuple[str, str, int]:

@@ -1,23 +1,83 @@
-"""Fitted exponents, the sweeps that they are fitted to, and the figure."""
+"""The sizes and settings of a race, its stored result, and how time grows with the sizes."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from recombine.bench.contender import enter, enter_limits, limit_settings
 from recombine.bench.contender_process import Contestant
-from recombine.bench.message import Failed, Turn
+from recombine.bench.message import Failed, Order, Turn
 from recombine.bench.race import RaceResult, Report
-from recombine.bench.result import Scaling
+from recombine.bench.result import ColdStart, Comparison, Scaling, Spread
 from recombine.bench.scaling import SWEEPS, fitted_exponent, measure_scaling, num_points
-from recombine.bench.setting import OurSetting
-from recombine.config.model import TrunkConfig
+from recombine.bench.setting import OurSetting, PeerSetting
+from recombine.config.model import ModelKind, TrunkConfig
 from recombine.config.preset import preset_config
+from recombine.config.toml import override
+from recombine.errors import InputError
 from recombine.figure.bench import draw_scaling
 from recombine.figure.save import save_figure
-from recombine.record.codec import decode, encode
+from recombine.record.codec import Record, convert, decode, encode, plain
 from recombine.terminal.bench_tables import print_scaling
+
+PAPER = preset_config("paper", "hypertransformer")
+ENTRIES = [
+    *(enter(name, PAPER, threads=2) for name in ("fast_sharded", "gpt2")),
+    *enter_limits(limit_settings(PAPER), 2),
+]
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+def test_a_setting_survives_json(entry: Contestant) -> None:
+    order = Order(entry.module, entry.setting)
+    received = decode(encode(order), Order)
+    assert received == order
+    assert isinstance(hash(received), int)  # Flax needs the hash of a setting
+
+
+@pytest.mark.parametrize(
+    ("kind", "section", "field", "value"),
+    [
+        ("transformer", "model", "causal", True),
+        ("transformer", "model", "scale_scores", False),
+        ("transformer", "model", "final_norm", False),
+        ("hypertransformer", "model", "base_weights", True),
+        ("hypertransformer", "model", "unit_norm", True),
+        ("transformer", "optimizer", "warmup_steps", 5),
+        ("transformer", "optimizer", "final_fraction", 0.1),
+    ],
+)
+def test_options_that_no_peer_has(kind: ModelKind, section: str, field: str, value: Any) -> None:
+    config = override(preset_config("smoke", kind), {section: {field: value}})
+    with pytest.raises(InputError, match=rf"{section}\.{field}"):
+        PeerSetting.from_config(config)
+
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "kind"),
+    [
+        ("results.json", "comparisons", Comparison),
+        ("scaling.json", "scaling", Scaling),
+        ("cold_start.json", "cold_starts", ColdStart),
+    ],
+)
+def test_published_results(name: str, key: str, kind: type[Record]) -> None:
+    """The same keys in the same order, and the same values."""
+    entries = json.loads((BENCHMARKS / name).read_text(encoding="utf-8"))[key]
+    assert len(entries) >= 2
+    for entry in entries:
+        assert json.dumps(plain(convert(entry, kind))) == json.dumps(entry)
+
+
+def test_a_spread() -> None:
+    assert Spread.of([3.0, 1.0, 2.5]) == Spread(median=2.5, least=1.0, most=3.0, all=(3.0, 1.0, 2.5))
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.7, 1.0, 2.0])

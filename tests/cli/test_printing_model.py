@@ -12,7 +12,7 @@ from recombine.cli.main import main
 from recombine.jobs.protocol import Job, JobPart, News
 from recombine.record.codec import decode, encode
 from recombine.run.python_process import python_command
-from tests.reliability.user_model import write_model
+from tests.reliability.small_run import write_model
 
 NOISE = """
 import atexit

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from recombine.cli.main import main
-from tests.reliability.commands import children
+from tests.reliability.processes import children
 
 TINY = """
 [optimizer]
@@ -137,7 +137,6 @@ def test_a_run_that_cannot_be_written_to_is_examined_all_the_same(
     assert json.loads(capsys.readouterr().out)["active_modules"] == json.loads(card)["active_modules"]
 
 
-@pytest.mark.slow
 def test_interrupted_it_leaves_no_process_and_goes_on(tmp_path: Path) -> None:
     out = tmp_path / "out"
     arguments = command(out)

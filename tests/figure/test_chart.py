@@ -1,10 +1,15 @@
-"""The chart of a panel: its range, ticks, labels and tooltips."""
+"""Charts, figures as files, and the drawing of a support."""
 
 import json
+import zlib
 from dataclasses import replace
+from io import BytesIO
 from itertools import pairwise
+from pathlib import Path
+from struct import pack, unpack
 from typing import Any
 
+import altair as alt
 import msgspec
 import pytest
 from hypothesis import given
@@ -12,7 +17,12 @@ from hypothesis import strategies as st
 
 from recombine.figure.chart import LABEL_GAP, spread_out
 from recombine.figure.compose import draw_figure
+from recombine.figure.save import compressed, read_label, save_figure, with_label
+from recombine.figure.support_graph import draw_support
 from recombine.study.collect import Study
+from recombine.support.parse import parse_support
+from recombine.support.random_support import sample_support
+from recombine.support.support import Support, paper_support
 from tests.study.studies import make_run, whole_study, with_reference, with_score
 
 
@@ -142,3 +152,80 @@ def test_labels_keep_apart(heights: list[float]) -> None:
     assert all(height <= 1 for height in moved)
     if all(b - a >= LABEL_GAP for a, b in pairwise(heights)):
         assert moved == heights
+
+
+def edges(support: Support) -> dict[str, int]:
+    """The number of lines of each kind in the graph."""
+    values = draw_support(support).to_dict()["hconcat"][0]["layer"][0]["data"]["values"]
+    return {kind: sum(row["kind"] == kind for row in values) for kind in ("trained", "held out")}
+
+
+def test_an_edge_per_pair() -> None:
+    assert edges(paper_support("connected+")) == {"trained": 12, "held out": 3}
+    assert edges(paper_support("disconnected")) == {"trained": 6, "held out": 9}
+    assert edges(parse_support("111000,000111")) == {"trained": 6, "held out": 9}  # a triangle each
+
+
+@pytest.mark.parametrize(
+    "support",
+    [paper_support("connected+"), parse_support("1-hot:3"), parse_support("1"), sample_support(12, 3, 20, True, 0)],
+    ids=lambda support: support.name,
+)
+def test_it_renders(tmp_path: Path, support: Support) -> None:
+    save_figure(draw_support(support), tmp_path / "a.png")
+    save_figure(draw_support(support), tmp_path / "a.SVG")
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    svg = (tmp_path / "a.SVG").read_text(encoding="utf-8")
+    assert svg.startswith("<svg")
+    assert support.name in svg
+
+
+def chunks(png: bytes) -> list[tuple[bytes, bytes]]:
+    """The chunks of a PNG file; checks their checksums."""
+    assert png.startswith(b"\x89PNG\r\n\x1a\n")
+    found, at = [], 8
+    while at < len(png):
+        (size,) = unpack(">I", png[at : at + 4])
+        body = png[at + 4 : at + 8 + size]
+        assert unpack(">I", png[at + 8 + size : at + 12 + size]) == (zlib.crc32(body),)
+        found.append((body[:4], body[4:]))
+        at += 12 + size
+    return found
+
+
+def make_png(*named: tuple[bytes, bytes]) -> bytes:
+    parts = [pack(">I", len(data)) + name + data + pack(">I", zlib.crc32(name + data)) for name, data in named]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+def test_the_same_picture_in_fewer_bytes() -> None:
+    pixels = bytes(range(256)) * 400
+    data = zlib.compress(pixels, 0)
+    header = (b"IHDR", b"a picture's size and kind")
+    png = make_png(header, (b"IDAT", data[:1000]), (b"IDAT", data[1000:]), (b"IEND", b""))
+    small = compressed(png)
+    assert [name for name, _ in chunks(small)] == [b"IHDR", b"IDAT", b"IEND"]
+    assert chunks(small)[0] == header
+    assert zlib.decompress(chunks(small)[1][1]) == pixels
+    assert len(small) < len(png) / 2
+
+
+def test_a_chart_is_saved_small(tmp_path: Path) -> None:
+    chart = alt.Chart(alt.Data(values=[{"a": 1, "b": 2}, {"a": 3, "b": 4}])).mark_line().encode(x="a:Q", y="b:Q")
+    save_figure(chart, tmp_path / "a.png", tmp_path / "a.svg")
+    png = (tmp_path / "a.png").read_bytes()
+    drawn = BytesIO()
+    chart.save(drawn, format="png", scale_factor=2)
+    assert png == compressed(drawn.getvalue()), "though it is drawn once for both files"
+    assert (tmp_path / "a.svg").read_text().startswith("<svg")
+    assert len(compressed(png)) == len(png), "it was compressed already"
+    assert chunks(png)[-1] == (b"IEND", b"")
+
+
+def test_a_label_in_a_picture(tmp_path: Path) -> None:
+    save_figure(alt.Chart(alt.Data(values=[{"a": 1}])).mark_bar().encode(x="a:Q"), tmp_path / "a.png")
+    png = (tmp_path / "a.png").read_bytes()
+    labelled = with_label(png, "of these numbers")
+    assert (read_label(png), read_label(labelled)) == (None, "of these numbers")
+    assert compressed(labelled) == labelled, "still a picture, which can be read and written again"
+    assert png[33:] == labelled[-len(png) + 33 :], "all behind the header, of 33 bytes, as it was"

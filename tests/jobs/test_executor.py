@@ -1,4 +1,4 @@
-"""Workers on this machine: what happens to jobs that fail, print, or are killed."""
+"""The local executor: its workers, their devices, and what they say."""
 
 import json
 import os
@@ -13,15 +13,18 @@ from pathlib import Path
 
 import pytest
 
+from recombine.cli.arguments import Executor
 from recombine.config.preset import preset_config
 from recombine.config.toml import override, write_toml
-from recombine.jobs.executor.local import next_job, run_jobs
+from recombine.errors import InputError
+from recombine.jobs.executor import local
+from recombine.jobs.executor.local import least_used, next_job, run_jobs
 from recombine.jobs.protocol import MOST_SHAPES, After, Job, JobPart, keep_shape
+from recombine.run import machine
 from recombine.run.python_process import python_command
 from recombine.run.signals import StopSignal
 from recombine.storage.writer import RunDirectory
-from tests.reliability.small_run import small_config
-from tests.reliability.user_model import write_model
+from tests.reliability.small_run import small_config, write_model
 
 
 def train_job(path: Path, after: Sequence[After] = (), **changes) -> Job:
@@ -172,3 +175,56 @@ def test_a_line_that_is_no_job_is_told_and_the_worker_still_leaves() -> None:
     told = [json.loads(one) for one in worker.stdout.splitlines()]
     assert [one["kind"] for one in told] == ["failed"] * 4
     assert worker.returncode in (-signal.SIGTERM, 128 + signal.SIGTERM)
+
+
+@pytest.fixture
+def plugin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "find_spec", lambda name: name == "jax_cuda12_plugin")
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+
+
+@pytest.mark.usefixtures("plugin")
+def test_one_run_at_a_time_on_each_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    assert machine.visible_gpus() == ["3", "5"]
+    assert Executor().at_a_time == 2
+    assert Executor(workers=4).at_a_time == 4
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    assert machine.visible_gpus() == []
+
+
+def test_without_the_plugin_there_is_one_per_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "find_spec", lambda name: None)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    assert Executor().at_a_time == machine.available_cores()
+
+
+def test_workers_are_spread_over_the_gpus() -> None:
+    taken: list[str | None] = []
+    for _ in range(5):
+        taken.append(least_used(["3", "5"], taken))
+    assert taken == ["3", "5", "3", "5", "3"]
+    assert least_used([], taken) is None
+
+
+def test_a_worker_sees_its_gpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {}
+
+    class Stop(Exception):
+        pass
+
+    def start(command: object, env: dict[str, str] | None = None, **_: object) -> None:
+        given.update(env or {})
+        raise Stop
+
+    monkeypatch.setattr(local.subprocess, "Popen", start)
+    with pytest.raises(Stop):
+        local._Worker(local.queue.Queue(), "5")
+    assert given["CUDA_VISIBLE_DEVICES"] == "5"
+
+
+def test_gpus_are_reserved_on_ray_alone(tmp_path: Path) -> None:
+    for executor in ("local", "slurm"):
+        with pytest.raises(InputError, match="gpus"):
+            Executor(executor=executor, gpus=1.0).check(tmp_path, dry_run=True)
+    Executor(executor="ray", gpus=0.5).check(tmp_path, dry_run=True)

@@ -14,7 +14,7 @@ from recombine.errors import Failed
 from recombine.jobs.executor.local import run_jobs
 from recombine.jobs.protocol import Job, JobEvent, News
 from recombine.run.signals import StopSignal
-from tests.jobs.ray_cluster import ray_cluster
+from tests.jobs.clusters import ray_cluster
 from tests.jobs.test_executor import train_job
 from tests.reliability.small_run import result
 

@@ -1,4 +1,4 @@
-"""SLURM: real daemons and jobs that are preempted and killed give the same bits as local execution."""
+"""SLURM: a cluster on this machine, with tasks taken away, gives the same bits; what it cannot take is refused."""
 
 import json
 import os
@@ -6,22 +6,23 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from recombine.cli.arguments import Executor
 from recombine.cli.main import main
 from recombine.errors import InputError
 from recombine.jobs.executor import slurm, slurm_queue, slurm_task
 from recombine.jobs.executor.local import run_jobs
 from recombine.jobs.executor.slurm import run_jobs_on_slurm
-from recombine.jobs.executor.slurm_queue import Queue, slurm_options
-from recombine.jobs.protocol import Job
+from recombine.jobs.executor.slurm_queue import Queue, QueuedTask, slurm_options
+from recombine.jobs.protocol import Job, News
 from recombine.run.signals import StopSignal
-from tests.jobs.slurm_cluster import PREEMPTING, slurm_cluster
+from tests.jobs.clusters import PREEMPTING, slurm_cluster
 from tests.jobs.test_executor import status_process, train_job
 from tests.reliability.small_run import result
 
@@ -172,3 +173,61 @@ def test_options() -> None:
     for word in [*words, "array=3", "job_name=x", "ntasks=2", "clusters=x"]:
         with pytest.raises(InputError, match=r"^slurm = "):
             slurm_options([word])
+
+
+class Pretended:
+    """A queue that accepts every job once, lets it fail, and then rejects it a given number of times."""
+
+    refusals = 0
+
+    def __init__(self, *_: Any):
+        self.submitted = self.looks = 0
+
+    def find(self, jobs: Sequence[Job]) -> dict[str, QueuedTask]:
+        return {}
+
+    def submit(self, jobs: Sequence[Job], others: Collection[str] = ()) -> dict[str, QueuedTask]:
+        self.submitted += 1
+        if 1 < self.submitted <= 1 + self.refusals:
+            raise InputError("executor", "slurm", "SLURM rejected the jobs: no such partition")
+        return {f"{self.submitted}_{i}": QueuedTask(job) for i, job in enumerate(jobs)}
+
+    def states(self) -> dict[str, str]:
+        self.looks += 1
+        assert self.looks < 500, "the coordinator goes on for ever"
+        return {}
+
+    def outcome(self, identity: str, task: QueuedTask, states: Mapping[str, str] | None) -> News:
+        return News(kind="failed", error="lost") if identity.startswith("1_") else News(kind="done")
+
+    def cancel(self, tasks: Mapping[str, QueuedTask]) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("refusals", "end"), [(2, "done"), (1000, "failed")])
+def test_a_job_that_sbatch_does_not_take_has_failed_after_some_tries(
+    tmp_path: Path, refusals: int, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slurm, "SECONDS_BETWEEN_LOOKS", 0.0)
+    monkeypatch.setattr(slurm, "SECONDS_BETWEEN_QUERIES", 0.0)
+    monkeypatch.setattr(slurm, "Queue", Pretended)
+    monkeypatch.setattr(Pretended, "refusals", refusals)
+    jobs = [train_job(tmp_path / f"run{seed}", seed=seed) for seed in range(2)]
+    events = []
+    for event in slurm.run_jobs_on_slurm(jobs, tmp_path, {}, None, StopSignal(), retries=1):
+        events.append(event)
+    for job in jobs:
+        news = [event.news for event in events if event.job is job]
+        assert news[-1].kind == end
+        assert [one.kind for one in news].count(end) == 1
+        assert any("no such partition" in (one.text or one.error or "") for one in news)
+
+
+def test_a_dry_run_needs_no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for where in (Executor(executor="slurm"), Executor(executor="ray", address="ray://nowhere:1")):
+        where.check(tmp_path / "out", dry_run=True)
+    with pytest.raises(InputError, match="slurm"):
+        Executor(executor="slurm").check(tmp_path / "out")
+    with pytest.raises(InputError, match="time"):
+        Executor(executor="slurm", slurm=("time=x",)).check(tmp_path / "out", dry_run=True)

@@ -1,7 +1,8 @@
-"""`import recombine as rc`: its names, and what a notebook does with them."""
+"""What a notebook needs, and the Python of the docs."""
 
 import ast
 import json
+import re
 import subprocess
 import sys
 import zipfile
@@ -158,3 +159,28 @@ def test_a_patched_latent_is_executed() -> None:
         rc.patch(run, episodes, np.ones(5))
     with pytest.raises(rc.InputError, match="execute"):
         rc.patch(rc.load("demo/quick/transformer-connected+-seed0"), episodes, "true")
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
+START, DEMO, OWN = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+
+
+def test_the_start_is_short() -> None:
+    lines = [line for line in START.splitlines() if line.strip()]
+    assert len(lines) <= 12
+    assert sum("import" in line for line in lines) == 1
+
+
+@pytest.mark.parametrize("code", [START, DEMO, OWN], ids=["start", "demo", "own"])
+def test_the_python_runs(
+    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "python.md", "exec"), {"__name__": "python_page"})
+    printed = capsys.readouterr().out
+    assert "in_dist" in printed
+    if code == START:
+        assert re.search(r"Episodes\(100 of ood .*R² = -?\d", printed)
+        assert list(tmp_path.glob("runs/*/metrics.jsonl"))
+    if code == DEMO:
+        assert (tmp_path / "results.png").stat().st_size > 10_000

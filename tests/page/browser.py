@@ -1,4 +1,4 @@
-"""A headless Chromium, driven through its debugging pipe, to test pages in a real browser."""
+"""Pages of known studies, and a browser that looks at them."""
 
 import base64
 import fcntl
@@ -14,6 +14,41 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+from recombine.page.report import write_page
+from recombine.study.collect import Study
+from recombine.study.verdict import Part, Verdict
+from tests.study.studies import HOSTILE
+
+VERDICTS = (
+    Verdict(
+        2,
+        "the transformer's R² drops",
+        "A",
+        "relative R²",
+        (Part("the drop", ">=", 0.1, (0.2, 0.22, 0.24), 0.22, 0.17, 0.27, 0.25, True, "holds"),),
+        "holds",
+        (),
+        "3 seeds, 5,000 steps",
+    ),
+    Verdict(
+        6,
+        f"a claim {HOSTILE}",
+        "D",
+        "relative R²",
+        (Part("no runs", "<=", 0.5, (), None, None, None, None, None, "not enough data"),),
+        "not enough data",
+        (),
+        "0 seeds",
+    ),
+)
+
+
+def page(study: Study, path: Path) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_page(study, VERDICTS, path)
+    return path.read_text(encoding="utf-8")
+
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 LEFT = ("navigated", "context was destroyed", "Cannot find context", "Promise was collected")

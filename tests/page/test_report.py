@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +17,7 @@ from recombine.page.html import embed_json
 from recombine.study.collect import Study
 from recombine.study.series import drawable
 from recombine.study.wording import number, short
-from tests.page.pages import page
+from tests.page.browser import page
 from tests.study.studies import half_study, hostile_study, make_run
 
 

@@ -12,8 +12,7 @@ from recombine.figure.chart import tables
 from recombine.figure.contents import all_panels
 from recombine.study.collect import Study
 from recombine.study.series import with_drawable_names
-from tests.page.browser import CHROMIUM, Browser
-from tests.page.pages import page
+from tests.page.browser import CHROMIUM, Browser, page
 from tests.study.studies import custom_study, half_study, hostile_study, whole_study
 
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, which is not here")

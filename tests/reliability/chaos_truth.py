@@ -3,7 +3,6 @@
 import io
 import json
 import tempfile
-from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 from pathlib import Path
@@ -60,11 +59,11 @@ def true_row(step: int) -> Any:
 
 
 @cache
-def true_report() -> Sequence[str]:
-    """The lines of scores in the report of the run that was left alone."""
+def true_report() -> dict[str, dict[str, str]]:
+    """The scores in the report of the run that was left alone."""
     code, out, error = report(truth_directory() / "run", truth_directory() / "report")
     assert code == 0, error
-    return _score_lines(out)
+    return _scores(out)
 
 
 def command(*arguments: object) -> Done:
@@ -127,12 +126,30 @@ def check_trained(done: Done) -> None:
 
 
 def check_reported(done: Done) -> None:
-    """References are the same at every step; the model's line tells its step."""
+    """References are the same at every step; the model's line tells its step. Without a scorecard it lacks a column."""
     if was_refused(done):
         return
-    for line in _score_lines(done[1]):
-        assert line in true_report() or ("**" in line and f"| {NUM_STEPS} ×" not in line), line
+    truth = true_report()
+    for name, cells in _scores(done[1]).items():
+        finished = cells.get(STEPS_COLUMN, "").startswith(f"{NUM_STEPS} ×")
+        if finished or not name.startswith("**"):
+            assert {column: truth[name].get(column) for column in cells} == cells, name
 
 
-def _score_lines(markdown: str) -> list[str]:
-    return [line for line in markdown.partition("### Verdicts")[0].splitlines() if line.startswith("|")]
+STEPS_COLUMN = "steps × seeds"
+
+
+def _scores(markdown: str) -> dict[str, dict[str, str]]:
+    """The cells of the tables of scores, by row and column."""
+    found: dict[str, dict[str, str]] = {}
+    columns: list[str] = []
+    for line in markdown.partition("### Verdicts")[0].splitlines():
+        if not line.startswith("|"):
+            columns = []
+            continue
+        name, *cells = [cell.strip() for cell in line.removeprefix("|").removesuffix("|").split("|")]
+        if not columns:
+            columns = cells
+        elif "---" not in name:
+            found[name] = dict(zip(columns, cells, strict=True))
+    return found

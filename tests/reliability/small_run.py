@@ -1,7 +1,8 @@
-"""A run that takes a second, and the files by which two runs are compared."""
+"""A run that takes a second, and a user's model for it."""
 
 import shutil
 from pathlib import Path
+from textwrap import indent
 
 from recombine.config.preset import preset_config
 from recombine.config.schema import Config
@@ -40,3 +41,34 @@ def result(path: Path) -> dict[str, bytes]:
     newest = max((path / "checkpoints").glob("step-*"))
     files = [path / "config.toml", path / "metrics.jsonl", newest / "state.safetensors", newest / "metrics.jsonl"]
     return {str(file.relative_to(path)): file.read_bytes() for file in files}
+
+
+SOURCE = """
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from recombine.model.interface import Output, Trace
+
+{on_import}
+
+
+class Net(eqx.Module):
+    scale: jax.Array
+
+    def __init__(self, config, *, key):
+{on_build}
+        self.scale = jnp.full((), 0.5, jnp.float32)
+
+    def __call__(self, context_x, context_y, query_x):
+{on_call}
+        return Output(self.scale * context_y.mean(), Trace())
+"""
+
+
+def write_model(directory: Path, name: str, on_import: str = "", on_build: str = "", on_call: str = "") -> str:
+    """The file of a model that learns one number, and what `--model` calls it."""
+    body = {"on_build": on_build, "on_call": on_call}
+    lines = {place: indent(code or "pass", " " * 8) for place, code in body.items()}
+    (directory / f"{name}.py").write_text(SOURCE.format(on_import=on_import, **lines))
+    return f"{name}:Net"

@@ -49,9 +49,9 @@ from tests.reliability.chaos_truth import (
     truth_directory,
     was_refused,
 )
-from tests.reliability.edits import EDITS, damage
+from tests.reliability.damage import EDITS, edit_file
 from tests.reliability.faults import FAULTS, Crash, FailingDisk, disk
-from tests.reliability.other_process import run_processes
+from tests.reliability.processes import run_processes
 from tests.reliability.small_run import NUM_STEPS, finish, result, small_config
 
 BESIDE = ("config.toml", "metrics.jsonl", "status.json", "env.json", "timing.jsonl", "scorecard.json")
@@ -148,19 +148,19 @@ class Chaos(RuleBasedStateMachine):
     @precondition(lambda self: self.run.exists())
     @rule(name=st.sampled_from(BESIDE), edit=edits)
     def damage_a_file(self, name: str, edit: tuple[str, float]) -> None:
-        damage(self.run / name, *edit)
+        edit_file(self.run / name, *edit)
 
     @precondition(lambda self: (self.run.parent / "references").exists())
     @rule(edit=edits)
     def damage_the_references(self, edit: tuple[str, float]) -> None:
         for path in sorted((self.run.parent / "references").glob("*.json")):
-            damage(path, *edit)
+            edit_file(path, *edit)
 
     @precondition(lambda self: self.run.exists())
     @rule(which=st.integers(0, 1), name=st.sampled_from(INSIDE), edit=edits)
     def damage_a_checkpoint(self, which: int, name: str, edit: tuple[str, float]) -> None:
         for path in sorted((self.run / "checkpoints").glob("step-*"), reverse=True)[which : which + 1]:
-            self.touched |= damage(path / name, *edit)
+            self.touched |= edit_file(path / name, *edit)
 
     # What is shown
 
@@ -190,7 +190,7 @@ class Chaos(RuleBasedStateMachine):
             return
         if edit is not None:
             files = sorted(path for path in (out, *out.rglob("*")) if path.is_file())
-            damage(files[edit[0] % len(files)], *edit[1])
+            edit_file(files[edit[0] % len(files)], *edit[1])
         self._check_export(out)
         if weights and out.exists():
             check_examined(command("eval", out / "run", "--json"))

@@ -15,7 +15,7 @@ import recombine.storage.checkpoint
 from recombine.errors import InputError
 from recombine.storage.checkpoint import DamagedCheckpoint, list_checkpoints, read_checkpoint, save_checkpoint
 from tests.reliability.small_run import NUM_STEPS, finish, result
-from tests.reliability.test_saves import make_checkpoint
+from tests.reliability.test_disk_faults import make_checkpoint
 
 
 @pytest.fixture(scope="module")

@@ -25,8 +25,8 @@ from tests.reliability.planted import (
     installed_names,
     names_for_module,
     plant,
+    pretend_slurm,
 )
-from tests.reliability.pretended_slurm import pretend_slurm
 from tests.reliability.small_run import SMALL, finish
 from tests.serve.server import serving
 

@@ -1,3 +1,5 @@
+"""The machine and the home directory that a run finds."""
+
 import os
 import subprocess
 import sys
@@ -6,6 +8,7 @@ from pathlib import Path
 import jax
 import pytest
 
+from recombine.run.home import cache_directory, settle_home
 from recombine.run.machine import prepare
 
 
@@ -36,3 +39,47 @@ def test_the_cache_works_where_jax_has_started_before(tmp_path: Path) -> None:
     environment |= {"XDG_CACHE_HOME": str(tmp_path), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=300)
     assert list(tmp_path.glob("recombine/compiled-*/jit_init_teacher*"))
+
+
+HOMELESS = """
+import os, pwd, sys
+os.environ.pop("HOME", None)
+def unknown(number): raise KeyError(number)
+pwd.getpwuid = unknown
+from recombine.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["task", "show", "--figure", "a.svg"], ["task", "sample", "--out", "a.npz", "--episodes", "3", "--length", "4"]],
+    ids=lambda words: " ".join(words[:3]),
+)
+def test_commands(arguments: list[str], tmp_path: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", HOMELESS, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    assert "Traceback" not in result.stderr
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_nothing_is_kept_where_there_is_no_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def unknown(_: object) -> None:
+        raise KeyError
+
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    for name in ("HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    settle_home()
+    assert cache_directory() is None
+    with pytest.raises(NotADirectoryError):
+        Path.home().joinpath("anything").mkdir(parents=True)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_directory() == tmp_path / "recombine"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    settle_home()
+    assert os.environ["HOME"] == str(tmp_path)
+    assert cache_directory() == tmp_path / ".cache" / "recombine"

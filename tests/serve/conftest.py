@@ -14,9 +14,7 @@ from recombine.record.sweep import SweepLine
 from recombine.storage.source import SELECTION
 from tests.page.browser import Browser
 from tests.serve.browsing import EVIL
-from tests.serve.demo_runs import copy_demo, copy_demo_run
-from tests.serve.rows import selection
-from tests.serve.server import Address, serving
+from tests.serve.server import Address, copy_demo, copy_demo_run, selection, serving
 
 
 @pytest.fixture(scope="package")

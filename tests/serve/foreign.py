@@ -18,7 +18,7 @@ from recombine.storage.archive import write_archive
 from recombine.storage.checkpoint import Checkpoint, list_checkpoints, read_checkpoint, save_checkpoint
 from recombine.storage.reference_files import _depends, reference_file
 from tests.reliability.small_run import finish, small_config
-from tests.serve.rows import row, score, selection
+from tests.serve.server import row, score, selection
 
 FOREIGN = 424242  # in everything outside: a seed, a step, a score, a name
 AT_CWD, EXCHANGE = -100, 2  # of renameat2

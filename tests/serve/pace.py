@@ -12,8 +12,7 @@ from tempfile import TemporaryDirectory
 from urllib.parse import urlencode
 
 from tests.page.browser import Browser
-from tests.serve.demo_runs import copy_demo_run
-from tests.serve.server import Address, serving
+from tests.serve.server import Address, copy_demo_run, serving
 
 PAIR = [f"paper/{model}-connected+-seed0" for model in ("transformer", "hypertransformer")]
 ANSWERS = 200

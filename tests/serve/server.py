@@ -1,4 +1,4 @@
-"""A real server in its own process, and requests that no browser would send."""
+"""A server, its runs and its rows, for the tests."""
 
 import json
 import socket
@@ -10,6 +10,13 @@ from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any
+
+from recombine.record.codec import encode
+from recombine.record.score import MetricsRow, ProbeScores, Score, SplitScore
+from recombine.record.sweep import Selection, SelectionScores
+from recombine.storage.archive import open_archive
+from recombine.storage.demo import demo_archives
+from recombine.storage.reader import SELECTION_FORMAT
 
 
 class Answer:
@@ -89,3 +96,56 @@ def impatient(ask: float = 600.0, read: float = 600.0) -> tuple[str, ...]:
         "sys.exit(main())\n"
     )
     return (sys.executable, "-c", code)
+
+
+def score(r2: float) -> Score:
+    return Score(r2=r2, nmse=1 - r2, r2_variance=r2, mse=1 - r2)
+
+
+def split_score(r2: float) -> SplitScore:
+    return SplitScore(r2=r2, nmse=1 - r2, r2_variance=r2, mse=1 - r2)
+
+
+def row(step: int, ood: float = 0.5) -> str:
+    """A line of `metrics.jsonl`."""
+    found = MetricsRow(
+        step=step,
+        loss=1.0 / (step + 1),
+        in_dist=split_score(0.25),
+        ood=split_score(ood),
+        control=split_score(0.0),
+        control_modules=split_score(0.0),
+        probe=ProbeScores(in_dist=(0.1, 0.2), ood=(0.1, 0.15), latent=None),
+    )
+    return f"{encode(found)}\n"
+
+
+def selection(step: int, select: float, report: float) -> str:
+    """The `selection.json` of a run, with R² on held-out masks for selection and for reporting."""
+    chosen, reported = (SelectionScores(in_dist=score(1.0), ood=score(r2)) for r2 in (select, report))
+    return encode(Selection(SELECTION_FORMAT, step, chosen, reported))
+
+
+def demo_run(name: str) -> Path:
+    """`quick/transformer-connected+-seed0` as a path into its archive."""
+    study, _, run = name.partition("/")
+    return demo_archives()[study] / run
+
+
+def copy_demo_run(name: str, to: Path) -> None:
+    path = demo_run(name)
+    archive = open_archive(path.parent)
+    to.mkdir(parents=True)
+    for member in archive.names():
+        if member.startswith(f"{path.name}/"):
+            (to / Path(member).name).write_bytes(archive.read(member))
+
+
+def copy_demo(study: str, to: Path) -> None:
+    """Copy the references and every run of a study that has its parameters."""
+    archive = open_archive(demo_archives()[study])
+    playable = {name.partition("/")[0] for name in archive.names() if name.endswith("model.safetensors")}
+    for member in archive.names():
+        if member.partition("/")[0] in playable | {"references"}:
+            (to / member).parent.mkdir(parents=True, exist_ok=True)
+            (to / member).write_bytes(archive.read(member))

@@ -25,8 +25,7 @@ from recombine.serve.run_summary import RunSummary
 from recombine.storage.archive import open_archive, write_archive
 from recombine.storage.source import SELECTION, find_runs
 from tests.reliability.small_run import finish, small_config, without_copies
-from tests.serve.rows import row, selection
-from tests.serve.server import serving
+from tests.serve.server import row, selection, serving
 
 RUNS = ("a-seed0", "a-seed1")
 

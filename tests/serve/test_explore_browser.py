@@ -8,8 +8,7 @@ import pytest
 
 from tests.page.browser import CHROMIUM, Browser
 from tests.serve.browsing import LOADING, assert_clean, press, put, saved
-from tests.serve.demo_runs import copy_demo_run
-from tests.serve.server import Address, serving
+from tests.serve.server import Address, copy_demo_run, serving
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, a package of make system-deps")
 

@@ -18,7 +18,7 @@ from recombine.serve.explorer.main import answer_line, compile_ahead
 from recombine.serve.explorer.process import ExplorerProcess, Refused
 from recombine.serve.explorer.scene import task_latent
 from recombine.storage.demo import demo_directory
-from tests.serve.demo_runs import demo_run
+from tests.serve.server import demo_run
 
 
 class Broken(Explorer):

@@ -24,7 +24,7 @@ from recombine.storage.source import find_runs
 from recombine.stream import Stream
 from recombine.task.sample import sample_masks
 from recombine.task.teacher import config_teacher
-from tests.serve.demo_runs import copy_demo_run, demo_run
+from tests.serve.server import copy_demo_run, demo_run
 
 WEIGHTS = (0.25, 0.0, 0.75, 0.0, 0.0, 0.0)
 

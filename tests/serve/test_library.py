@@ -23,7 +23,7 @@ from recombine.serve.run_summary import RunSummary
 from recombine.storage.reader import last_row, read_config
 from recombine.storage.source import SELECTION, RunSource
 from tests.reliability.small_run import finish, small_config, without_copies
-from tests.serve.rows import row, selection
+from tests.serve.server import row, selection
 
 
 @pytest.fixture(scope="module")

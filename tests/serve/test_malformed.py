@@ -1,4 +1,4 @@
-"""Requests that are no HTTP: the server answers or closes, stays up, and prints nothing in its terminal."""
+"""Requests that are malformed."""
 
 import socket
 import struct
@@ -8,8 +8,128 @@ from random import Random
 
 import pytest
 
-from tests.serve.malformed import BODY, HOST, KINDS
 from tests.serve.server import Address, impatient, serving
+
+PATHS = (b"/", b"/api/runs", b"/api/events?since=0", b"/static/vega.js", b"/nothing")
+HOST = b"Host: localhost\r\n"
+WORDS = (b"", b"-1", b"+1", b"0x10", b"1e3", b"zz", b"\0", b"1 1", b"5, 6", b"9" * 40, b"f" * 40, b"\xff", b"\xc2\xb2")
+BODY = b"5\r\nhello\r\n0\r\n\r\n"
+
+
+def whole(rng: Random, *headers: bytes, method: bytes | None = None) -> bytes:
+    """A head that is right, but for the headers that are given."""
+    line = b"%s %s HTTP/1.1\r\n" % (method or rng.choice([b"GET", b"GET", b"HEAD", b"POST"]), rng.choice(PATHS))
+    return line + HOST + b"".join(header + b"\r\n" for header in headers) + b"\r\n"
+
+
+def bad_line(rng: Random) -> bytes:
+    path = rng.choice(PATHS)
+    lines = [b"GET", b"GET " + path, path, b"", b"GET  %s HTTP/1.1" % path, b"GET %s HTTP/1.1 x" % path]
+    lines += [
+        b"G\0T %s HTTP/1.1" % path,
+        b"GET %s HTTP/11" % path,
+        b"GET %s HTTP/9.9" % path,
+        b"GET %s http/1.1" % path,
+    ]
+    lines += [b"GET %s\0 HTTP/1.1" % path, b"GET %s\xff HTTP/1.1" % path, b"GET\t%s\tHTTP/1.1" % path, b"G" * 90_000]
+    lines += [b"GET /%s HTTP/1.1" % (b"x" * 300_000), b"\x1bc %s HTTP/1.1" % path, b"\r\n\r\n\r\n\r\nGET", b":"]
+    return rng.choice(lines) + b"\r\n" + HOST + b"\r\n"
+
+
+def old_request(rng: Random) -> bytes:
+    """HTTP/0.9: a line alone, with no headers."""
+    return b"GET %s\r\n" % rng.choice(PATHS) + rng.choice([b"", b"\r\n", b"\n"])
+
+
+def bad_chunk(rng: Random) -> bytes:
+    size = rng.choice(WORDS)
+    bodies = [
+        size + b"\r\nhello\r\n0\r\n\r\n",
+        b"5\r\nhello" + size + b"\r\n",
+        b"5;%s\r\nhel" % size,
+        b"\r\n",
+        BODY * 2,
+    ]
+    bodies += [
+        b"5\r\nhello\r\n%s\r\n" % size,
+        b"0\r\n%s\r\n\r\n" % size,
+        b"0\r\nX: %s\r\n\r\n" % size,
+        b"5\nhello\n0\n\n",
+    ]
+    return whole(rng, b"Transfer-Encoding: chunked") + rng.choice(bodies)
+
+
+def bad_length(rng: Random) -> bytes:
+    one, other = rng.choice(WORDS), rng.choice(WORDS)
+    kinds = [[b"Content-Length: " + one], [b"Content-Length: " + one, b"Content-Length: " + other]]
+    kinds += [[b"Content-Length: 4"], [b"Content-Length: 400"], [b"Content-Length: 3", b"Transfer-Encoding: chunked"]]
+    kinds += [
+        [b"Transfer-Encoding: " + one],
+        [b"Transfer-Encoding: gzip, chunked"],
+        [b"Transfer-Encoding: chunked"] * 2,
+    ]
+    return whole(rng, *rng.choice(kinds)) + rng.choice([b"", b"hello", BODY])
+
+
+def bad_header(rng: Random) -> bytes:
+    word = rng.choice(WORDS)
+    headers = [b"X-Large: " + b"x" * 300_000, b"no colon", b"X : 1", b" folded", b": nameless", b"X\0: 1", b"X: \0"]
+    headers += [b"\r\n".join(b"X-%d: 1" % number for number in range(10_000)), b"X: 1\n\nY: 2", b"X: 1\rY: 2"]
+    headers += [
+        b"Host: evil.example",
+        b"\xc3\xa4: 1",
+        b"Last-Event-ID: " + word,
+        b"Origin: " + word,
+        b"Cookie: " + word,
+    ]
+    headers += [
+        b"Connection: Upgrade\r\nUpgrade: websocket",
+        b"Connection: Upgrade\r\nUpgrade: h2c",
+        b"Expect: " + word,
+    ]
+    headers += [
+        b"Expect: 100-continue\r\nContent-Length: 5",
+        b"Connection: close",
+        b"Connection: " + word,
+        b"Range: " + word,
+    ]
+    return whole(rng, rng.choice(headers), method=rng.choice([b"GET", b"HEAD", b"CONNECT", b"TRACE", b"OPTIONS"]))
+
+
+def other_protocol(rng: Random) -> bytes:
+    hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + rng.randbytes(500)  # TLS
+    others = [hello, b"SSH-2.0-OpenSSH_9.6\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", b"\0" * 2_000]
+    others += [b"*1\r\n$4\r\nPING\r\n", b"EHLO localhost\r\n", b"\xffSMB" + rng.randbytes(60), rng.randbytes(3_000)]
+    return rng.choice(others)
+
+
+def pipelined(rng: Random) -> bytes:
+    """A whole request, then nonsense before it is answered."""
+    rest = rng.choice([other_protocol, bad_line, bad_chunk, bad_length, old_request])
+    return whole(rng, method=rng.choice([b"GET", b"HEAD"])) * rng.choice([1, 2, 20]) + rest(rng)
+
+
+def mutated(rng: Random) -> bytes:
+    """A request with bytes that are changed, left out, doubled or cut off."""
+    data = bytearray(whole(rng, b"Transfer-Encoding: chunked") + BODY)
+    for _ in range(rng.randint(1, 6)):
+        at = rng.randrange(len(data))
+        match rng.randrange(4):
+            case 0:
+                data[at] = rng.randrange(256)
+            case 1:
+                del data[at + 1 : at + rng.randint(2, 9)]
+            case 2:
+                data[at:at] = data[at : at + rng.randint(1, 9)]
+            case _:
+                del data[at + 1 :]
+    return bytes(data)
+
+
+KINDS: tuple[Callable[[Random], bytes], ...] = (
+    bad_line, old_request, bad_chunk, bad_length, bad_header, other_protocol, pipelined, mutated,
+)  # fmt: skip
+
 
 EACH = 40  # of each kind
 RESET = struct.pack("ii", 1, 0)

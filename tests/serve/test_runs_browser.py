@@ -13,8 +13,7 @@ from recombine.record.codec import encode
 from recombine.record.run_state import Status
 from tests.page.browser import CHROMIUM, Browser
 from tests.serve.browsing import EVIL, LOADING, assert_clean, click, put, saved
-from tests.serve.demo_runs import copy_demo_run
-from tests.serve.server import Address, serving
+from tests.serve.server import Address, copy_demo_run, serving
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, a package of make system-deps")
 

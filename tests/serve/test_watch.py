@@ -16,8 +16,7 @@ import pytest
 from recombine.serve import watch
 from recombine.serve.library import Changes, Library
 from recombine.serve.watch import Watch, cancel
-from tests.serve.demo_runs import copy_demo_run
-from tests.serve.server import Address, serving
+from tests.serve.server import Address, copy_demo_run, serving
 
 CLIENTS = 50
 

@@ -1,18 +1,33 @@
-"""Runs in an archive are read in place like those in a directory, and a hostile archive does no harm."""
+"""Archives of runs, and files that several processes share."""
 
 import dataclasses
 import json
+import os
 import zipfile
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from recombine.cli.main import main
+from recombine.config.preset import preset_config
+from recombine.config.schema import Config
+from recombine.config.toml import write_toml
 from recombine.errors import InputError
 from recombine.files import NotAFile
+from recombine.jobs.execute import execute_job
+from recombine.jobs.protocol import Job, JobPart
+from recombine.record.reference import REFERENCE_NAMES
+from recombine.run.signals import StopSignal
+from recombine.storage import reference_files, shared_file
+from recombine.storage import reference_files as stored
 from recombine.storage.archive import open_archive, write_archive
 from recombine.storage.reader import read_run
+from recombine.storage.reference_files import reference_file, store_references
+from recombine.storage.shared_file import replace_shared
 from recombine.storage.source import find_runs, open_run
+from recombine.storage.writer import RunDirectory
 from recombine.study.collect import collect
 from tests.reliability.small_run import finish, small_config
 
@@ -124,3 +139,89 @@ def test_links_are_not_followed(place: Path, tmp_path: Path) -> None:
     assert list(find_runs(tmp_path)) == []
     with pytest.raises(InputError):
         open_run(tmp_path / "link.zip" / "seed0")
+
+
+def leave(path: Path, age: float) -> Path:
+    """Create the temporary file of a process that was killed this many seconds ago."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    left = path.with_name(f".{path.name}.{round(age):08d}.new")
+    left.write_text("{")
+    modified = left.stat().st_mtime - age
+    os.utime(left, (modified, modified))
+    return left
+
+
+@pytest.mark.parametrize("name", ["scorecard.json", "selection.json"])
+def test_a_run_that_resumes_is_cleaned_up(tmp_path: Path, name: str) -> None:
+    """A file that another process may still be writing is kept."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "lock").touch()
+    old, new = leave(tmp_path / "run" / name, 3600), leave(tmp_path / "run" / name, 0)
+    with RunDirectory(tmp_path / "run"):
+        assert not old.exists()
+        assert new.exists()
+
+
+def test_whoever_writes_a_file_cleans_up(tmp_path: Path) -> None:
+    old, other = leave(tmp_path / "scorecard.json", 3600), leave(tmp_path / "else.json", 3600)
+    replace_shared(tmp_path / "scorecard.json", b"{}")
+    assert not old.exists()
+    assert other.exists()
+
+
+def test_references_are_cleaned_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reference_files, "_completed", lambda *_: {})
+    config = small_config()
+    old = leave(tmp_path / "references" / reference_file(config), 3600)
+    store_references(tmp_path, config)
+    assert not old.exists()
+
+
+def test_no_signal_ends_a_job_while_it_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training and measuring may be ended at once."""
+    stop, written = StopSignal(), []
+
+    def replace_file(path: Path, data: bytes) -> None:
+        written.append((path.name, stop._region is not None))
+        shared_file_replace(path, data)
+
+    shared_file_replace: Any = shared_file.replace_file
+    monkeypatch.setattr(shared_file, "replace_file", replace_file)
+    config, run = small_config(), tmp_path / "run"
+    for job in (
+        Job(name="r", kind="references", parts=(JobPart(write_toml(config), str(tmp_path / "references")),)),
+        Job(
+            name="t",
+            kind="train",
+            parts=(JobPart(write_toml(config), str(run)),),
+            after=("scorecard", "selection"),
+        ),
+    ):
+        execute_job(job, stop, lambda news: None)
+    assert dict(written) == {reference_file(config): False, "scorecard.json": False, "selection.json": False}
+
+
+@pytest.fixture
+def config() -> Config:
+    config = preset_config("smoke", "transformer")
+    return replace(config, measure=replace(config.measure, episodes=8))
+
+
+def test_what_is_missing_is_added(tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The missing scores are computed, and the others are kept."""
+    assert stored.missing_references(tmp_path, config) == list(REFERENCE_NAMES)
+    scores = stored.store_references(tmp_path, config)
+    assert tuple(scores) == REFERENCE_NAMES
+    assert stored.missing_references(tmp_path, config) == []
+    path = tmp_path / "references" / stored.reference_file(config)
+    older = json.loads(path.read_text())
+    del older["scores"]["trained_task"], older["sources"], older["sha256"]  # of before digests were kept
+    older["scores"]["ridge"]["ood"]["r2"] = -7.0
+    path.write_text(json.dumps(older))
+    assert stored.missing_references(tmp_path, config) == ["trained_task"]
+    again = stored.store_references(tmp_path, config)
+    assert tuple(again) == REFERENCE_NAMES
+    assert again["trained_task"] == scores["trained_task"]
+    assert again["ridge"].r2("ood") == -7.0
+    monkeypatch.setattr("recombine.measure.reference.score.reference_scores", None)  # nothing is left to compute
+    assert stored.store_references(tmp_path, config) == again

@@ -1,33 +1,92 @@
-"""The models in the page compute what the models in JAX compute: labels, predictions, latents, explicit inference."""
+"""The story's numbers: its facts, and the page's own inference against JAX."""
 
 import json
+from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import msgspec
 import numpy as np
 import pytest
 
-from recombine.config.model import TrunkConfig
+from recombine.config.model import HypertransformerConfig, TrunkConfig
 from recombine.config.preset import preset_config
 from recombine.config.schema import Config
+from recombine.config.toml import override
+from recombine.errors import InputError
 from recombine.measure.latent.explicit_inference import improve_latent
+from recombine.measure.latent.interventions import LatentInterventions
 from recombine.model.build import build_model
 from recombine.model.interface import LatentModel, Model
 from recombine.model.weights import named_arrays
 from recombine.record.codec import encode
-from recombine.run.load import load_model
-from recombine.story.pack import pack_model
-from recombine.story.pair import packed_floats
-from recombine.story.static_page import HERE, SCRIPTS
+from recombine.run.load import TrainedModel, load_model
+from recombine.storage.reader import last_row, read_scorecard
+from recombine.storage.source import open_run
+from recombine.story.pack import demo_paths, demo_story, pack_model
+from recombine.story.pair import packed_floats, story_pair
+from recombine.story.static_page import HERE, SCRIPTS, write_static_page
+from recombine.support.masks import format_mask
 from recombine.task.teacher import Teacher, config_teacher
 from tests.page.browser import CHROMIUM, Browser
-from tests.serve.demo_runs import demo_run
+from tests.serve.server import demo_run
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, a package of make system-deps")
+
+def test_the_stored_facts_are_those_of_the_runs() -> None:
+    """The runs' own rows and scorecards, measured by other code at other times, have the same scores."""
+    facts = demo_story().facts
+    for path, answers in zip(demo_paths(), ("transformer", "inferred"), strict=True):
+        row, scores = last_row(open_run(path)), facts.scores[answers]
+        assert (scores.in_dist, scores.ood) == pytest.approx((row.in_dist.r2, row.ood.r2), abs=1e-6)
+        masks = {mask: one.r2 for split in (row.in_dist, row.ood) for mask, one in (split.masks or {}).items()}
+        assert scores.masks == pytest.approx(masks, abs=1e-6)
+    interventions = read_scorecard(open_run(demo_paths()[1])).value.interventions
+    assert isinstance(interventions, LatentInterventions)
+    assert facts.scores["true"].ood == pytest.approx(interventions.ood.true, abs=1e-6)
+    config = load_model(demo_paths()[0]).config
+    teacher, support = config_teacher(config), config.task.support
+    for stored, array in ((facts.theta, teacher.theta), (facts.a, teacher.a)):
+        found = np.frombuffer(b64decode(stored), "<f4").reshape(array.shape)
+        np.testing.assert_allclose(found, array, atol=1e-6)  # the last bits depend on the machine
+    assert (facts.trained, facts.held_out) == tuple(
+        tuple(map(format_mask, masks)) for masks in (support.masks, support.held_out)
+    )
+
+
+def test_what_cannot_be_compared_is_refused() -> None:
+    first, second = (
+        TrainedModel(preset_config("smoke", kind), None, 0) for kind in ("transformer", "hypertransformer")
+    )
+    assert story_pair([second, first]) == (first, second)
+    assert isinstance(second.config.model, HypertransformerConfig)
+    others = {
+        "one transformer and one hypertransformer": first,
+        "both learn from one teacher": second._replace(config=replace(second.config, seed=1)),
+        "must be the same for both runs": second._replace(config=override(second.config, {"task": {"input_dim": 3}})),
+    }
+    for fields in ({"unit_norm": True}, {"scaled_forward": True}, {"position_buckets": "one_directional"}):
+        name = next(iter(fields))
+        config = replace(second.config, model=replace(second.config.model, **fields))
+        others[f"model.{name}"] = second._replace(config=config)
+    config = replace(second.config, model=replace(second.config.model, literal_input=True))
+    others["runs = .*sees the query label"] = second._replace(config=config)
+    for message, other in others.items():
+        with pytest.raises(InputError, match=message):
+            story_pair([first, other])
+
+
+def test_a_page_that_would_be_too_large(tmp_path: Path) -> None:
+    story = demo_story()
+    large = msgspec.structs.replace(story.models[0], weights=story.models[0].weights * 2)
+    with pytest.raises(InputError, match="at most 2 MB"):
+        write_static_page(tmp_path / "page.html", msgspec.structs.replace(story, models=(large, story.models[1])))
+    assert list(tmp_path.iterdir()) == []
+
 
 LENGTHS = (3, 31, 47)  # context lengths, each compiled once by JAX
 NUM_QUERIES = 3
@@ -162,6 +221,7 @@ def differences(engine: Browser, tried: Tried, scenes: list[dict[str, Any]]) -> 
     return found
 
 
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, a package of make system-deps")
 def test_the_page_computes_what_jax_computes(engine: Browser) -> None:
     random, worst, count = np.random.default_rng(0), {}, 0
     everything = [(tried, LENGTHS, SCENES) for tried in trained()] + [(tried, (9,), FEW) for tried in unusual()]

@@ -1,17 +1,31 @@
-"""Tables 2 and 3: AdamW, cosine annealing, clipping; against the update written out in NumPy."""
+"""The optimizer and the count of operations against formulas; several devices."""
 
+import json
+import subprocess
+import sys
 from math import cos, pi
+from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
+from recombine.config.model import ModelKind
 from recombine.config.preset import preset_config
-from recombine.config.schema import OptimizerConfig
+from recombine.config.schema import Config, OptimizerConfig
+from recombine.config.toml import override
 from recombine.model.build import build_model
+from recombine.task.episode import sample_episodes
+from recombine.task.sample import mask_rows
+from recombine.task.teacher import config_teacher
+from recombine.train.flops import forward_flops, step_flops
 from recombine.train.optimizer import learning_rate, make_optimizer
+from recombine.train.step import init_state, query_loss
+from tests.reliability.small_run import SMALL
 
 
 def test_cosine_to_zero() -> None:
@@ -68,3 +82,79 @@ def test_what_decays(kind, decay) -> None:
         is_vector = any(word in name for word in ("bias", "norm", "table"))
         assert moves == (decay == "all" or not is_vector), name
     assert any(moved.values())
+
+
+def xla_flops(config: Config) -> tuple[float, float]:
+    """XLA's count of operations, for the loss of one batch and for its gradient."""
+    key, masks = jax.random.key(0), mask_rows(config.task.support.masks).rows
+    size = (config.task.episode_length, config.optimizer.batch_size)
+    arrays, rest = eqx.partition(eqx.filter_eval_shape(init_state, config).model, lambda leaf: hasattr(leaf, "shape"))
+    episodes = jax.eval_shape(lambda: sample_episodes(key, config_teacher(config), masks, *size, 0))
+
+    def loss(arrays: Any, episodes: Any) -> jax.Array:
+        return query_loss(eqx.combine(arrays, rest), episodes, config.compute)
+
+    programs = (jax.jit(function).lower(arrays, episodes).compile() for function in (loss, jax.grad(loss)))
+    forward, gradient = (program.cost_analysis()["flops"] for program in programs)
+    return forward, gradient
+
+
+CASES = [("transformer", 2, 128), ("transformer", 3, 16), ("hypertransformer", 1, 16), ("hypertransformer", 2, 32)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "layers", "length"), CASES)
+def test_against_xla(kind: ModelKind, layers: int, length: int) -> None:
+    changes = {"model": {"num_layers": layers}, "task": {"episode_length": length}, "optimizer": {"batch_size": 16}}
+    config = override(preset_config("paper", kind), changes)
+    forward, gradient = xla_flops(config)
+    assert forward_flops(config) == pytest.approx(forward, rel=0.07)
+    assert step_flops(config) == pytest.approx(gradient, rel=0.07)
+
+
+@pytest.mark.slow
+def test_the_batch_is_counted_once_for_each_episode() -> None:
+    """Doubling the batch doubles the work, except for products of weights with weights."""
+    config = preset_config("paper", "transformer")
+    twice = override(config, {"optimizer": {"batch_size": 256}})
+    assert forward_flops(twice) == pytest.approx(2 * forward_flops(config), rel=0.01)
+    assert forward_flops(twice) < 2 * forward_flops(config)
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def train(path: Path, kind: str, *arguments: str, batch_size: int = 8) -> subprocess.CompletedProcess:
+    changes = {**SMALL, "optimizer": {"num_steps": 12, "batch_size": batch_size}}
+    changes = [f"{room}.{name}={value}" for room, fields in changes.items() for name, value in fields.items()]
+    command = [sys.executable, "-m", "recombine", "train", "--model", kind, "--preset", "smoke", "--out", str(path)]
+    return subprocess.run(
+        [*command, "--json", *arguments, "--set", *changes], cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
+
+
+DEVICES = [("transformer", (1, 4)), pytest.param("hypertransformer", (1, 2), marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize(("kind", "numbers"), DEVICES)
+def test_the_same_training_on_more_devices(tmp_path: Path, kind: str, numbers: tuple[int, ...]) -> None:
+    """The result agrees with one device up to rounding, and has the same bits every time."""
+    states: dict[int, dict] = {}
+    for i, devices in enumerate(numbers):
+        ended = train(tmp_path / f"{i}", kind, "--devices", str(devices))
+        assert ended.returncode == 0, ended.stderr
+        assert json.loads(ended.stdout)["step"] == 12
+        state = load_file(tmp_path / f"{i}" / "checkpoints" / "step-000000012" / "state.safetensors")
+        for name, array in states.get(devices, {}).items():
+            np.testing.assert_array_equal(state[name], array, err_msg=name)
+        states[devices] = state
+    for state in states.values():
+        for name, array in states[1].items():
+            np.testing.assert_allclose(state[name], array, rtol=2e-3, atol=2e-5, err_msg=name)
+
+
+def test_devices_that_do_not_divide_the_batch(tmp_path: Path) -> None:
+    ended = train(tmp_path / "run", "transformer", "--devices", "3")
+    assert ended.returncode == 2
+    assert "devices = 3: must divide optimizer.batch_size = 8" in ended.stderr
+    assert not (tmp_path / "run").exists()

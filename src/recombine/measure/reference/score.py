@@ -12,9 +12,11 @@ from recombine.measure.r2 import score
 from recombine.measure.reference.baselines import make_references, predict_reference
 from recombine.measure.reference.trained_tasks import TrainedCovariance
 from recombine.record.reference import REFERENCE_NAMES, References, ReferenceScores
+from recombine.support.split import Split
+from recombine.task.episode import Episode
 from recombine.task.evaluation import active_modules_episodes, evaluation_episodes, evaluation_splits
 from recombine.task.sample import teacher_axis
-from recombine.task.teacher import config_teacher
+from recombine.task.teacher import Teacher, config_teacher
 
 
 def reference_scores(config: Config, names: Sequence[str] = REFERENCE_NAMES) -> References:
@@ -22,19 +24,27 @@ def reference_scores(config: Config, names: Sequence[str] = REFERENCE_NAMES) -> 
     teacher = config_teacher(config)
     task = config.task
     references = make_references(config.seed, teacher, task.support, task.episode_length, names)
-    splits = {split: evaluation_episodes(config, teacher, split) for split in evaluation_splits(config)}
+    splits: dict[Split, tuple[Teacher, Episode]] = {
+        split: evaluation_episodes(config, teacher, split) for split in evaluation_splits(config)
+    }
     modules = {str(k): episodes for k, episodes in active_modules_episodes(config, teacher)}
     novel = novel_tasks(config, teacher) if task.support.held_out else None
     # Episodes that one teacher labels are predicted at once, and so are the others: each is one program to compile.
-    one_teacher = {split: episodes for split, (_, episodes) in splits.items() if teacher_axis(split) is None}
+    one_teacher: dict[str, Episode] = {}
+    own_teachers: dict[str, tuple[Teacher, Episode]] = {}
+    for split, (teachers, episodes) in splits.items():
+        if teacher_axis(split) is None:
+            one_teacher[split] = episodes
+        else:
+            own_teachers[split] = teachers, episodes
     one_teacher |= {f"{k} modules": episodes for k, episodes in modules.items()}
-    one_teacher |= {} if novel is None else {"novel": novel.episodes}
-    own_teachers = {split: pair for split, pair in splits.items() if teacher_axis(split) is not None}
-    joined, joined_pair = _join(one_teacher), _join(own_teachers)
+    if novel is not None:
+        one_teacher["novel"] = novel.episodes
+    joined, (joined_teachers, joined_own) = _join(one_teacher), _join(own_teachers)
     found: dict[str, Any] = {}
     for name, reference in references.items():
         predicted = _part(predict_reference(reference, teacher, joined, "in_dist"), one_teacher)
-        predicted |= _part(predict_reference(reference, *joined_pair, "control"), own_teachers)
+        predicted |= _part(predict_reference(reference, joined_teachers, joined_own, "control"), own_teachers)
         found[name] = {split: score(predicted[split], episodes) for split, (_, episodes) in splits.items()}
         found[name]["active_modules"] = {k: score(predicted[f"{k} modules"], modules[k]) for k in modules}
         if novel is not None:

@@ -1,11 +1,11 @@
-"""A save is atomic: whichever operation fails, the newest good checkpoint is the old one or the new one."""
+"""Disks that fail: at every operation of a save, and of a run."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from recombine.errors import describe
+from recombine.errors import InputError, describe
 from recombine.storage.checkpoint import (
     Checkpoint,
     DamagedCheckpoint,
@@ -14,6 +14,7 @@ from recombine.storage.checkpoint import (
     save_checkpoint,
 )
 from tests.reliability.faults import FAULTS, Crash, FailingDisk, LyingDisk, disk
+from tests.reliability.small_run import finish, result
 from tests.study.studies import MADE
 
 
@@ -123,3 +124,37 @@ def test_a_state_that_is_not_finite_is_not_saved(tmp_path: Path) -> None:
     with pytest.raises(ArithmeticError, match=r"model\.weight is not finite after 20 steps"):
         save_checkpoint(tmp_path, checkpoint)
     assert good_steps(tmp_path) == [10]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("whole") / "run"
+    finish(path)
+    return path
+
+
+def test_two_uninterrupted_runs_are_equal(whole: Path, tmp_path: Path) -> None:
+    finish(tmp_path / "again")
+    assert result(tmp_path / "again") == result(whole)
+
+
+@pytest.mark.parametrize("fault", ["crash", "crash after", "ENOSPC", "power lost", "power garbled"])
+def test_a_run_survives_a_fault_at_every_operation(whole: Path, tmp_path: Path, fault: str, torture: bool) -> None:
+    with disk(FailingDisk()) as shim:
+        finish(tmp_path / "count")
+    operations = shim.count
+    assert operations > 100
+    chosen = range(operations) if torture else range(0, operations, operations // 6)
+    faults = 0
+    for at in chosen:
+        path = tmp_path / f"{at}"
+        with disk(FailingDisk(at, "crash" if fault.startswith("power") else fault)) as shim:
+            try:
+                finish(path)
+            except (Crash, OSError, InputError):
+                faults += 1
+        if fault.startswith("power"):
+            shim.lose_power(garble=fault.endswith("garbled"))
+        finish(path)
+        assert result(path) == result(whole), f"operation {at}"
+    assert faults >= len(chosen) - 2  # how many dispatches there are depends on the clock, and so does the last number

@@ -1,16 +1,23 @@
-"""Measures whether the probe decodes the masks or the weights within them: `python evidence/scripts/decoding.py`.
+"""Measures what models infer, and what they execute: `python evidence/scripts/inside.py`. Takes some minutes.
 
-Uses the models trained on `connected+` whose parameters were kept. Writes measured/decoding.json. Takes some minutes.
+Uses the models trained on `connected+` whose parameters were kept, and writes into measured.json. "decoding": does the
+probe decode the masks, or the weights within them? "execution": the hypertransformers on tasks of k active modules,
+with the true latent: does inference fail, or execution?
 """
 
 import numpy as np
 from results import keep, trained_runs
 
+from recombine.measure.latent.interventions import LatentMaps, intervene_on_latent
+from recombine.measure.latent.module_recovery import fit_map, scaled_latent
 from recombine.measure.predict import forward_episodes
 from recombine.measure.probe import decoding_r2, fit_probe
 from recombine.measure.ridge import Ridge
 from recombine.measure.snapshot import snapshot_episodes
+from recombine.model.interface import LatentModel
+from recombine.record.codec import plain
 from recombine.run.load import load_model
+from recombine.task.evaluation import active_modules_episodes, probe_episodes
 from recombine.task.teacher import config_teacher
 
 
@@ -27,7 +34,7 @@ def told(fit: Ridge, features: np.ndarray, z: np.ndarray, masks: np.ndarray) -> 
     return {"all": decoding_r2(fit, features, z), "within": float(within), "mask": found}
 
 
-def main() -> None:
+def measure_decoding() -> None:
     found = []
     for study, source in [(name, source) for name in ("paper", "quick") for source in trained_runs(name, "*")]:
         config, model, _ = load_model(source.path)
@@ -46,5 +53,27 @@ def main() -> None:
     keep("decoding", found)
 
 
+def measure_execution() -> None:
+    found = []
+    runs = [(study, source) for study in ("paper", "quick") for source in trained_runs(study, "hypertransformer")]
+    for study, source in runs:
+        config, model, _ = load_model(source.path)
+        assert isinstance(model, LatentModel)
+        teacher = config_teacher(config)
+        fitted_on = probe_episodes(config, teacher)
+        inferred = forward_episodes(config, model, fitted_on).latent
+        assert inferred is not None
+        v = scaled_latent(teacher, fitted_on.latent)
+        maps = LatentMaps(fit_map(v, inferred), fit_map(inferred, v))
+        for k, episodes in active_modules_episodes(config, teacher):
+            output = forward_episodes(config, model, episodes)
+            v = scaled_latent(teacher, episodes.latent)
+            scores = plain(intervene_on_latent(model, teacher, episodes, output, v, maps))
+            row = {"study": study, "seed": config.seed, "k": k}
+            found.append(row | {kind: scores[kind] for kind in ("inferred", "true", "ceiling")})
+    keep("execution", found)
+
+
 if __name__ == "__main__":
-    main()
+    measure_decoding()
+    measure_execution()

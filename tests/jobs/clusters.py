@@ -1,10 +1,11 @@
-"""A SLURM cluster of one node with two cores, made of the installed SLURM daemons, in its own directory."""
+"""Clusters on this machine for the tests: Ray's and SLURM's."""
 
 import getpass
 import os
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -12,6 +13,36 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+
+@contextmanager
+def ray_cluster() -> Iterator[str]:
+    """Yields the address of the cluster while it exists."""
+    command = [sys.executable, "-m", __name__]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            lines = iter(process.stdout.readline, "")
+            address = next((line.split()[1] for line in lines if line.startswith("address ")), None)
+            assert address, "Ray did not start"
+            yield address
+        finally:
+            process.stdin.close()
+            process.wait(60)
+
+
+if __name__ == "__main__":
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    cluster.add_node(num_cpus=1)
+    sys.stdout.write(f"address {cluster.address}\n")
+    sys.stdout.flush()
+    sys.stdin.read()
+    cluster.shutdown()
+
 
 CONFIGURATION = """
 ClusterName=test
