@@ -11,7 +11,7 @@ import pytest
 from recombine.cli.main import main
 from recombine.jobs.protocol import Job, JobPart, News
 from recombine.record.codec import decode, encode
-from recombine.run.python_process import python_command
+from recombine.run.process import python_command
 from tests.reliability.small_run import write_model
 
 NOISE = """

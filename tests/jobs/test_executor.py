@@ -21,7 +21,7 @@ from recombine.jobs.executor import local
 from recombine.jobs.executor.local import least_used, next_job, run_jobs
 from recombine.jobs.protocol import MOST_SHAPES, After, Job, JobPart, keep_shape
 from recombine.run import machine
-from recombine.run.python_process import python_command
+from recombine.run.process import python_command
 from recombine.run.signals import StopSignal
 from recombine.storage.writer import RunDirectory
 from tests.reliability.small_run import small_config, write_model

@@ -8,8 +8,8 @@ from pathlib import Path
 import jax
 import pytest
 
-from recombine.run.home import cache_directory, settle_home
 from recombine.run.machine import prepare
+from recombine.run.process import cache_directory, settle_home
 
 
 def test_compiled_quickly(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,12 +20,12 @@ from recombine.jobs.execute import execute_job
 from recombine.jobs.protocol import Job, JobPart
 from recombine.record.reference import REFERENCE_NAMES
 from recombine.run.signals import StopSignal
-from recombine.storage import reference_files, shared_file
+from recombine.storage import locking, reference_files
 from recombine.storage import reference_files as stored
 from recombine.storage.archive import open_archive, write_archive
+from recombine.storage.locking import replace_shared
 from recombine.storage.reader import read_run
 from recombine.storage.reference_files import reference_file, store_references
-from recombine.storage.shared_file import replace_shared
 from recombine.storage.source import find_runs, open_run
 from recombine.storage.writer import RunDirectory
 from recombine.study.collect import collect
@@ -185,8 +185,8 @@ def test_no_signal_ends_a_job_while_it_writes(tmp_path: Path, monkeypatch: pytes
         written.append((path.name, stop._region is not None))
         shared_file_replace(path, data)
 
-    shared_file_replace: Any = shared_file.replace_file
-    monkeypatch.setattr(shared_file, "replace_file", replace_file)
+    shared_file_replace: Any = locking.replace_file
+    monkeypatch.setattr(locking, "replace_file", replace_file)
     config, run = small_config(), tmp_path / "run"
     for job in (
         Job(name="r", kind="references", parts=(JobPart(write_toml(config), str(tmp_path / "references")),)),

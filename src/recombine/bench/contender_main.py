@@ -21,7 +21,7 @@ from recombine.bench.message import Answer, Failed, Missing, Order, Ready, Turn
 from recombine.bench.setting import MissingRequirement, Stepper
 from recombine.record.codec import decode, encode
 from recombine.run.machine import peak_memory
-from recombine.run.stdout import take_stdout
+from recombine.run.process import take_stdout
 
 
 def make_ready(order: Order) -> tuple[Ready, Stepper]:

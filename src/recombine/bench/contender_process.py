@@ -14,7 +14,7 @@ from typing import Self, TypeVar
 from recombine.bench.message import Answer, Failed, Missing, Order, Ready, Turn
 from recombine.bench.setting import Setting
 from recombine.record.codec import decode, encode
-from recombine.run.python_process import python_command
+from recombine.run.process import python_command
 
 # Generous: torch.compile alone may take minutes on a busy machine. A turn takes at most a tenth of this.
 SECONDS_TO_START = 900.0

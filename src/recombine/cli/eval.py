@@ -116,8 +116,7 @@ class Score:
 
         prepare()
         from recombine.exam.episode_file import read_episode_file
-        from recombine.exam.prediction_file import read_predictions
-        from recombine.exam.score import score_file
+        from recombine.exam.score import read_predictions, score_file
         from recombine.task.custom_task import import_task
 
         if self.task:

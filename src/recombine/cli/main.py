@@ -24,7 +24,7 @@ from recombine.cli.sweep import Sweep
 from recombine.cli.task import Task
 from recombine.cli.train import Train
 from recombine.errors import Failed, InputError, describe, memory_errors
-from recombine.run.home import settle_home
+from recombine.run.process import settle_home
 from recombine.run.signals import Interrupted
 from recombine.terminal.output import complain, keep_results_apart, print_line, results
 from recombine.terminal.standard_streams import discard_output, name_output, settle_streams

@@ -113,7 +113,7 @@ class Reproduce:
     def _train(self, wanted: "dict[str, Config]", out: Path, stop: "StopSignal") -> dict[str, str]:
         """Execute the missing runs, and return the errors of those that failed."""
         from recombine.jobs.plan import jobs_to_do
-        from recombine.page.live_report import LiveReport
+        from recombine.page.write_report import LiveReport
 
         jobs = jobs_to_do(wanted, out, ["scorecard"], self.resume_anyway)
         report = LiveReport([out], out / "report")

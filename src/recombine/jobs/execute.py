@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from recombine.errors import InUse, memory_errors
 from recombine.jobs.protocol import Job, News
 from recombine.run.signals import StopSignal
-from recombine.storage.shared_file import Writing
+from recombine.storage.locking import Writing
 
 if TYPE_CHECKING:
     from recombine.run.training import Progress

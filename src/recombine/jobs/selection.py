@@ -15,9 +15,9 @@ from recombine.model.interface import Model
 from recombine.record.score import Score, SplitScore
 from recombine.record.sweep import Selection, SelectionScores
 from recombine.run.load import TrainedModel
+from recombine.storage.locking import Writing
 from recombine.storage.measuring_code import SELECTION, code_of
 from recombine.storage.reader import SELECTION_FORMAT, last_row, read_selection
-from recombine.storage.shared_file import Writing
 from recombine.storage.source import RunSource, open_run
 from recombine.storage.writer import write_selection
 from recombine.support.split import TEACHER_SPLITS

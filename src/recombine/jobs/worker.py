@@ -18,8 +18,8 @@ from recombine.jobs.execute import execute_job
 from recombine.jobs.protocol import ERRORS, Job, News, failure, keep_shape
 from recombine.record.codec import BadRecord, decode, encode
 from recombine.run.machine import prepare
+from recombine.run.process import take_stdout
 from recombine.run.signals import Interrupted, run_interruptibly
-from recombine.run.stdout import take_stdout
 
 events: IO[str] = sys.stdout
 

@@ -21,10 +21,10 @@ from recombine.record.codec import plain
 from recombine.record.reference import References
 from recombine.record.score import MetricsRow
 from recombine.run.load import TrainedModel
+from recombine.storage.locking import Writing, remove_leftovers
 from recombine.storage.measuring_code import SCORECARD, code_of
 from recombine.storage.reader import StoredRun, read_scorecard
 from recombine.storage.reference_files import references_of
-from recombine.storage.shared_file import Writing, remove_leftovers
 from recombine.storage.source import SCORECARD as SCORECARD_FILE
 from recombine.storage.source import DirectorySource, RunSource, open_run
 from recombine.storage.writer import write_scorecard

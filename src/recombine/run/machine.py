@@ -13,7 +13,7 @@ from recombine.checks import check_size
 from recombine.code_digest import UNKNOWN, model_digest, package_commit, package_digest
 from recombine.errors import InputError
 from recombine.record.run_state import Identity, Start
-from recombine.run.home import cache_directory
+from recombine.run.process import cache_directory
 
 COMPILED = "RECOMBINE_COMPILED"  # our choice of cache directory; a cluster may pass it on to other machines
 TRAINING = ("recombine.train.loop", "recombine.measure.snapshot")  # the code that determines a run

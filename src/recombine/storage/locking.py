@@ -1,21 +1,31 @@
-"""Locks: only one process at a time may use a directory; another gets an error that names the holder.
+"""Locks of directories, and files that several processes may replace without one.
 
-The operating system frees the lock however its holder ends. Child processes do not inherit it, nor do forked ones, to
-which `flock` alone would pass it on.
+Only one process at a time may use a locked directory; another gets an error that names the holder. The operating system
+frees the lock however its holder ends. Child processes do not inherit it, nor do forked ones, to which `flock` alone
+would pass it on.
+
+Scorecards, selections and references have no lock. A process that is told to exit finishes writing the file first. If a
+process is killed while writing, the next process that measures or resumes the run removes the temporary file.
 """
 
 import fcntl
+import glob
 import os
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from recombine.errors import InputError, InUse
-from recombine.files import make_directories
+from recombine.files import UNFINISHED, make_directories, replace_file
 from recombine.fork import close_private, keep_private
 
 COORDINATOR = "coordinator.lock"  # in a directory of many runs; each run has its own lock besides
+SECONDS_TO_WRITE = 60.0  # these files have a few kilobytes: an older temporary file was abandoned
+
+Writing = Callable[[], AbstractContextManager[None]]
+"""A context manager around a write, inside which the process is not ended by a signal."""
 
 
 def take_lock(directory: Path, name: str) -> int:
@@ -62,3 +72,17 @@ def coordinating(out: Path) -> Iterator[None]:
         with suppress(OSError):
             os.ftruncate(handle, 0)  # no holder any more
         free_lock(handle)
+
+
+def replace_shared(path: Path, data: bytes, writing: Writing = nullcontext) -> None:
+    with writing():
+        remove_leftovers(path)
+        replace_file(path, data)
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove the temporary files of killed processes, if permissions allow."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*{UNFINISHED}"):
+        with suppress(OSError):
+            if time.time() - left.lstat().st_mtime > SECONDS_TO_WRITE:
+                left.unlink()

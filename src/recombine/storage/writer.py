@@ -33,8 +33,7 @@ from recombine.record.run_state import Environment, RunState, Status, TimingRow
 from recombine.record.score import MetricsRow
 from recombine.record.seal import seal
 from recombine.record.sweep import Selection
-from recombine.storage.locking import free_lock, take_lock
-from recombine.storage.shared_file import Writing, remove_leftovers, replace_shared
+from recombine.storage.locking import Writing, free_lock, remove_leftovers, replace_shared, take_lock
 from recombine.storage.source import CHECKPOINTS, CONFIG, ENV, LOCK, METRICS, SCORECARD, SELECTION, STATUS, TIMING
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
-from recombine.run.stdout import take_stdout
+from recombine.run.process import take_stdout
 
 if TYPE_CHECKING:
     from rich.console import Console

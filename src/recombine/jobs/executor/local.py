@@ -12,7 +12,7 @@ from itertools import chain, islice
 
 from recombine.jobs.protocol import Job, JobEvent, News, keep_shape, retried
 from recombine.record.codec import BadRecord, decode, encode
-from recombine.run.python_process import python_command
+from recombine.run.process import python_command
 from recombine.run.signals import StopSignal
 
 SECONDS_TO_LEAVE = 30.0

@@ -21,8 +21,8 @@ from recombine.errors import Failed, InputError
 from recombine.files import make_directories, remove_directory, replace_file
 from recombine.jobs.execute import execute_job
 from recombine.jobs.protocol import ERRORS, Job, JobEvent, News, failure, retried
-from recombine.run.home import cache_directory
 from recombine.run.machine import prepare
+from recombine.run.process import cache_directory
 from recombine.run.signals import Interrupted, StopSignal, run_interruptibly
 from recombine.storage.source import CHECKPOINTS, CONFIG
 

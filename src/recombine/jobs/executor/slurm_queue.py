@@ -20,7 +20,7 @@ from recombine.files import append, make_directories
 from recombine.jobs.executor.slurm_task import Work
 from recombine.jobs.protocol import Job, News
 from recombine.record.codec import BadRecord, decode
-from recombine.run.python_process import PYTHON
+from recombine.run.process import PYTHON
 
 FOLDER, LIST = "slurm", "tasks.jsonl"
 SECONDS_BETWEEN_LOOKS = 1.0

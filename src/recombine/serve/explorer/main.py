@@ -17,7 +17,7 @@ from recombine.errors import InputError
 from recombine.jobs.worker import stay_nice
 from recombine.record.codec import BadRecord, decode, encode
 from recombine.run.machine import prepare
-from recombine.run.stdout import take_stdout
+from recombine.run.process import take_stdout
 from recombine.serve.budget import Budget
 from recombine.serve.busy import Busyness
 from recombine.serve.explorer.exchange import Descriptions, Exploration, Question, Refusal

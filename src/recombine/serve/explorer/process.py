@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from recombine.errors import InputError
 from recombine.record.codec import BadRecord, decode, encode
-from recombine.run.python_process import python_command
+from recombine.run.process import python_command
 from recombine.serve.explorer.exchange import Question, Refusal
 
 SECONDS = 600.0  # the first answer takes long: it loads and compiles, and training has priority

@@ -1,0 +1,58 @@
+"""How a process of Recombine meets the system: its stdout, its home directory, and the processes that it starts.
+
+Programs read stdout: JSON, or the lines of a protocol. A user's model, or a library, may print at any time: when it is
+imported, while it is traced, and when Python exits. All of that goes to stderr. A user may have no home directory, for
+example in a container that runs as any user.
+"""
+
+import os
+import sys
+from io import TextIOWrapper
+from pathlib import Path
+
+from recombine.fork import keep_private
+
+PYTHON = (sys.executable, "-P")
+"""Without `-P`, `python -m` puts the current directory first on the path, and would import files from there."""
+
+
+def python_command(module: str, *arguments: str) -> list[str]:
+    """The command that runs a module."""
+    return [*PYTHON, "-m", module, *arguments]
+
+
+def take_stdout(encoding: str = "utf-8", errors: str = "strict") -> TextIOWrapper:
+    """The stdout of this process, for the caller alone and to the end: there is no way back, and each line is flushed.
+
+    `print`, `sys.stdout` and the file descriptor 1 are stderr from here on, in processes that this one starts, too.
+    """
+    results = os.fdopen(os.dup(1), "w", buffering=1, encoding=encoding, errors=errors)
+    keep_private(results.fileno())  # who reads it sees its end when this process ends, not when a forked one does
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.flush()
+        sys.stdout.reconfigure(line_buffering=True)  # as stderr is: its lines are in order with those of stderr
+    os.dup2(2, 1)
+    return results
+
+
+NOWHERE = os.devnull  # as a directory, nobody can make anything in it
+
+
+def settle_home() -> None:
+    """Where there is no home, name one that nothing can be in: libraries ask for it, and fail without an answer.
+
+    A directory that others can write to would not do. What is read from a home is believed, compiled programs too.
+    """
+    try:
+        Path.home()
+    except RuntimeError:
+        os.environ["HOME"] = NOWHERE
+
+
+def cache_directory() -> Path | None:
+    """Our part of the user's cache; None where there is none."""
+    if given := os.environ.get("XDG_CACHE_HOME"):
+        return Path(given) / "recombine"
+    settle_home()
+    home = Path.home()
+    return None if home == Path(NOWHERE) else home / ".cache" / "recombine"
