@@ -58,6 +58,7 @@ def test_a_killed_worker_costs_no_job(tmp_path: Path, signum: signal.Signals) ->
     assert kinds[-1] == "done"
 
 
+@pytest.mark.slow
 def test_a_process_that_outlives_a_killed_worker_costs_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A user's model forked it, and it has the worker's stderr: nobody waits for that to end."""
     code = "import os, time\ndef leave():\n    time.sleep(600)\n    os._exit(0)\n"

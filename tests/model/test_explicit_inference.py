@@ -121,7 +121,7 @@ def test_a_layer_that_generates_nothing_leaves_the_latent() -> None:
     model = build_model(config, key=jax.random.key(0))
     model = eqx.tree_at(lambda m: m.theta, model, jnp.zeros_like(model.theta))
     _, episodes = sample_split(0, "train", config_teacher(config), config.task.support, 8, 4)
-    loss, gradient = eqx.filter_value_and_grad(query_loss)(model, episodes, ComputeConfig())
+    loss, gradient = eqx.filter_jit(eqx.filter_value_and_grad(query_loss))(model, episodes, ComputeConfig())
     assert np.isfinite(loss)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
 

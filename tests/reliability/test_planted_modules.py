@@ -102,7 +102,7 @@ COMMANDS = {
     "bench": "bench --preset smoke --model transformer --lengths 8 --contenders fast torch_eager --steps 1 --repeats 1"
     " --threads 1 --cold-start",
 }
-QUICK = {("eval", "module"), ("sweep", "script")}  # the sweep has local workers
+QUICK = {("eval", "module")}  # the workers of a sweep: test_workers_find_it_where_the_command_was_started
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,9 @@ def test_a_named_class_and_its_siblings_run_and_nothing_else_does(own: Place) ->
     assert (own.here / "run" / "metrics.jsonl").is_file()
 
 
-@pytest.mark.parametrize("executor", ["local", "slurm", pytest.param("ray", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "executor", ["local", *(pytest.param(name, marks=pytest.mark.slow) for name in ("slurm", "ray"))]
+)
 def test_workers_find_it_where_the_command_was_started(executor: str, own: Place, tmp_path: Path) -> None:
     pytest.importorskip({"slurm": "submitit", "ray": "ray", "local": "recombine"}[executor])
     command = ["sweep", "--grid", "grid.toml", "--model", "my_net:Net", "--preset", "smoke", "--seeds", "1"]

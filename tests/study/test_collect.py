@@ -114,6 +114,7 @@ def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFi
     assert "not a run directory" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_report_is_the_same_every_time(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("one", "two"):
         assert main(["report", str(runs), "--out", str(tmp_path / name)]) == 0
