@@ -82,17 +82,17 @@ def findings() -> str:
     fresh = said(explicit_r2(run, "control_modules") for run in hyper)
     connected, disconnected = (said(map(explicit_outside, runs_of("paper", H, name))) for name in PAIRS[1:])
     bullets = (
-        f"""**R² hides whether a model recombines.** On held-out combinations both models of the paper score alike: R²
-        {whole_plain} for the transformer, {whole} for the hypertransformer. But most of a held-out task is a blend of
-        trained tasks: only {share} of its variance is new. On this novel part the transformer has R² {novel_plain}, the
-        hypertransformer {novel}.""",
+        f"""**R² hides whether a model recombines.** On held-out combinations the paper's two models score alike: R² is
+        {whole_plain} for the transformer and {whole} for the hypertransformer. But most of a held-out task is a blend of
+        trained tasks: only {share} of its variance is new. On this novel part R² is {novel_plain} for the transformer and {novel} for the
+        hypertransformer.""",
         f"""**The modules recombine; inferring the latent fails.** Given the true latent, the same
         hypertransformer solves held-out combinations: R² {true}.""",
-        f"""**Explicit inference mends it, without further training.** Three Gauss–Newton steps on the context, through
-        the model's own modules, raise R² to {improved}, and to {improved_novel} on the novel part. On fresh modules it
-        stays at {fresh}: it recombines what was learned, and is no general learner. Trained on half as many pairs, it
-        recombines in part: on the novel part of combinations outside both supports it has {connected} from a connected
-        support, {disconnected} from a disconnected one.""",
+        f"""**Explicit inference repairs it, without further training.** Three Gauss–Newton steps on the context,
+        through the model's own modules, raise R² to {improved}, and to {improved_novel} on the novel part. On fresh
+        modules R² stays at {fresh}: the steps recombine learned modules and learn no new ones. After training on half
+        as many pairs, they recombine only in part: on the novel part of combinations outside both supports, R² is
+        {connected} for a connected support and {disconnected} for a disconnected one.""",
     )
     return "\n".join(
         fill(" ".join(one.split()), 118, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
