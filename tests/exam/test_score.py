@@ -146,7 +146,7 @@ BAD: dict[str, Callable[[Path, Path], object]] = {
     "has no array prediction": lambda p, e: change(p, prediction=None),
     "has no array query_x": lambda p, e: change(e, query_x=None),
     "edited or damaged": lambda p, e: change(e, query_y=lambda y: -y),
-    "is not what its seed and task draw": lambda p, e: relabel(e),
+    "differs from what its seed and task give": lambda p, e: relabel(e),
     "cannot be read (BadZipFile)": lambda p, e: p.write_text("1, 2, 3"),
     "cannot be read (No such file": lambda p, e: e.unlink(),
 }

@@ -131,7 +131,7 @@ def test_names_fit_a_directory() -> None:
         (EACH | {"exclude": [{"model.causal": False}]}, "exclude.model.causal", "not a value in the grid"),
         (EACH | {"exclude": [{"model.causal": True, "model.num_heads": 1}]}, "exclude", "one of them"),
         ({"grid": {"model.embed_dim": [16], "model": {"embed_dim": [32]}}}, "grid.model.embed_dim", "named twice"),
-        ({"grid": {"model.embed_dim": [16]}, "model": {"embed_dim": 8}}, "model.embed_dim", "in the grid, too"),
+        ({"grid": {"model.embed_dim": [16]}, "model": {"embed_dim": 8}}, "model.embed_dim", "also in the grid"),
         ({"grid": {"model.embed_dim": [16]}, "optimiser": {"num_steps": 3}}, "optimiser", "did you mean 'optimizer'"),
     ],
 )  # fmt: skip

@@ -66,7 +66,7 @@ def test_what_cannot_be_compared_is_refused() -> None:
     assert isinstance(second.config.model, HypertransformerConfig)
     others = {
         "one transformer and one hypertransformer": first,
-        "both learn from one teacher": second._replace(config=replace(second.config, seed=1)),
+        "both need the same teacher": second._replace(config=replace(second.config, seed=1)),
         "must be the same for both runs": second._replace(config=override(second.config, {"task": {"input_dim": 3}})),
     }
     for fields in ({"unit_norm": True}, {"scaled_forward": True}, {"position_buckets": "one_directional"}):

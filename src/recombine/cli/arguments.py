@@ -97,7 +97,7 @@ class Executor:
             if dry_run:
                 return
             if said := Queue(out.resolve(), options, self.workers).check():
-                note(f"SLURM has no suitable node now, and perhaps never: {said}")
+                note(f"SLURM has no suitable node now, and may never have one: {said}")
         if self.executor == "ray" and not dry_run:
             from recombine.jobs.executor.ray import check_address, check_ray
 

@@ -34,7 +34,7 @@ class Bench:
     preset: Preset = "paper"
     """paper: Table 3's settings. The smaller presets only show that the benchmark runs."""
     lengths: tuple[int, ...] = (32, 64, 128)
-    """Episode lengths N to compare at. None (--lengths with nothing after it): no comparison."""
+    """Episode lengths N to compare at. Without values (--lengths alone): no comparison."""
     contenders: tuple[str, ...] = ()
     """plain, fast, fast_sharded, fast_single, fast_pair, and the peers flax_linen, torch_eager, torch_compiled, gpt2.
     Default: all of them. A peer that is not installed is reported as missing."""

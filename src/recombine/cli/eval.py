@@ -33,11 +33,11 @@ class Eval:
     threads: OptionalInt = None
     """Number of threads. Default: all cores."""
     inference_steps: OptionalInt = None
-    """Steps of explicit inference on the latent, for models that execute one. Default: as in the scorecard, 3."""
+    """Steps of explicit inference, for models that execute a latent. Default: 3, as in the scorecard."""
     json: bool = False
     """Print JSON."""
     csv: bool = False
-    """Print the scores as CSV, of the models and of the references: a row for each split."""
+    """Print the scores of models and references as CSV, with a row for each split."""
 
     def run(self) -> None:
         if not self.runs:

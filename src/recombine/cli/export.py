@@ -62,7 +62,7 @@ class Export:
             prepare()
             sources = [run for path in self.runs for run in require_runs(path)]
             if len(sources) != 2:
-                raise InputError("runs", len(sources), "a page tells of two runs: a transformer and a hypertransformer")
+                raise InputError("runs", len(sources), "a page shows two runs: a transformer and a hypertransformer")
             pair = story_pair([load_model(source.path) for source in sources])
             write_static_page(page, pack_pair(pair, measure_facts(pair)))
         print_line(str(page))

@@ -29,13 +29,13 @@ class Reproduce:
     """Reproduce every panel of the paper's figures and judge its claims. The same command resumes if interrupted."""
 
     preset: Preset = "quick"
-    """paper: the paper's settings, a day. quick: smaller tasks and models, minutes. smoke: a test that it runs."""
+    """paper: the paper's settings (a day). quick: smaller tasks and models (minutes). smoke: a check that it runs."""
     config: OptionalPath = None
     """A TOML file with changes to the preset."""
     model: Annotated[tuple[str, ...], tyro.conf.arg(metavar="MODEL ...")] = ()
     """package.module:Class: custom models to train in addition to the paper's two."""
     panels: Annotated[tuple[str, ...], tyro.conf.arg(metavar="PANEL ...")] = ()
-    """Only the runs of these panels: A, B, C, D, appendix, explicit, interventions, bottleneck. Default: all."""
+    """Train only these panels: A, B, C, D, appendix, explicit, interventions, bottleneck. Default: all."""
     seed: int = 0
     """The first seed. A seed determines the teacher, the initial parameters and the data."""
     seeds: OptionalInt = None
@@ -44,7 +44,7 @@ class Reproduce:
     """The directory for the runs and the report. Default: runs/reproduce-PRESET."""
     where: Executor = field(default_factory=Executor)
     dry_run: bool = False
-    """Only list the runs, and how long each would take on this machine."""
+    """Only list the runs, with the time that each would take on this machine."""
     resume_anyway: bool = False
     """Resume runs even if they were made with other settings or versions."""
     json: bool = False
@@ -107,7 +107,7 @@ class Reproduce:
             if not entries:
                 raise InputError("panels", " ".join(self.panels), "no run belongs to them on this support")
         if not entries[0].config.task.support.held_out:
-            note(f"support {entries[0].config.task.support.name} holds no mask out: there will be no ood score")
+            note(f"support {entries[0].config.task.support.name} holds out no mask, so there will be no ood score")
         return entries
 
     def _train(self, wanted: "dict[str, Config]", out: Path, stop: "StopSignal") -> dict[str, str]:

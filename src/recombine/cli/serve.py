@@ -42,7 +42,7 @@ class Serve:
     """The port, open to this machine only; 0 for any free port. From elsewhere: ssh -L 8642:localhost:8642 HOST."""
     share: float | None = None
     """The share of one core that the models may use while the machine is busy; everything else gets half as much.
-    Default: 0.01, and with --demo all of it."""
+    Default: 0.01; with --demo, no limit."""
     open: bool = False
     """Open the page in a browser."""
 

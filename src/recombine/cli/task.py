@@ -101,7 +101,7 @@ class Sample:
     hidden_dim: int = paper.HIDDEN_DIM
     """h: number of the teacher's hidden units."""
     task: OptionalClass = None
-    """package.module:Class, a task of your own. Default: the paper's."""
+    """package.module:Class, your own task. Default: the paper's task."""
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FIELD=VALUE ...")] = ()
     """Variations of the task, such as task.activation=even task.label_noise=0.1."""
     seed: int = 0
@@ -121,7 +121,7 @@ class Sample:
         changes = parse_changes(self.set)
         for name in changes:
             if name != "task":
-                raise InputError("set", name, "episodes depend on fields of the task alone, such as task.activation")
+                raise InputError("set", name, "episodes depend only on fields of the task, such as task.activation")
         config = Config(task=TaskConfig(support, self.input_dim, self.hidden_dim, self.length))
         config = name_task(config, self.task)  # before the changes: they may set its options
         task = name_task(override(config, changes), self.task).task

@@ -32,19 +32,19 @@ class Train:
 
     model: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
     """transformer, hypertransformer, bottleneck, linear-attention, deep-set, recurrent, gated-attention, perceiver, or
-    package.module:Class. Default: that of the configuration, or transformer."""
+    package.module:Class. Default: the configuration's model, or transformer."""
     task: OptionalClass = None
-    """package.module:Class, a task of your own. Default: the paper's."""
+    """package.module:Class, your own task. Default: the paper's task."""
     preset: Annotated[Preset | None, tyro.conf.arg(metavar="{smoke,quick,paper}")] = None
-    """paper: the paper's settings, hours. quick: smaller tasks and models, minutes. smoke: a test that it runs.
+    """paper: the paper's settings (hours). quick: smaller tasks and models (minutes). smoke: a check that it runs.
     Default: quick, or the configuration of the run in --out."""
     config: OptionalPath = None
     """A TOML file with changes to the preset."""
     set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FIELD=VALUE ...", help=SET_HELP)] = ()
     seed: OptionalInt = None
-    """Determines the teacher, the initial parameters and the data. Default: that of the configuration, or 0."""
+    """The seed of the teacher, the initial parameters and the data. Default: the configuration's seed, or 0."""
     out: OptionalPath = None
-    """The run directory. Default: runs/PRESET-MODEL-seedSEED. A run that is there resumes with its configuration."""
+    """The run directory. Default: runs/PRESET-MODEL-seedSEED. A run already there resumes with its configuration."""
     stop_at: OptionalInt = None
     """Stop after this step, to resume later."""
     save_every: float = 60.0
@@ -56,7 +56,7 @@ class Train:
     resume_anyway: bool = False
     """Resume even if the run was made with other settings, versions, threads or devices."""
     track: Annotated[Literal["tensorboard", "wandb", "trackio"] | None, tyro.conf.arg(metavar="TRACKER")] = None
-    """Send the metrics to tensorboard (files in the run directory), wandb or trackio, those of a finished run too."""
+    """Send the metrics to tensorboard (files in the run directory), wandb or trackio. Also for finished runs."""
     print_config: bool = False
     """Print the complete configuration as TOML, which --config reads back, and do nothing else."""
     json: bool = False

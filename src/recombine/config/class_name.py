@@ -18,7 +18,7 @@ def check_options(field: str, pairs: Sequence[tuple[str, Any]]) -> tuple[tuple[s
     options = dict(pairs)
     for name, value in options.items():
         if not isinstance(value, str | bool | int | float):
-            raise InputError(f"{field}.{name}", value, "a string, a number or a truth value")
+            raise InputError(f"{field}.{name}", value, "a string, a number, true or false")
         if isinstance(value, float) and not isfinite(value):
             raise InputError(f"{field}.{name}", value, "must be finite")
     return tuple(sorted(options.items()))

@@ -39,11 +39,11 @@ class TrunkConfig:
     """The trunk that the two models share: embedding and blocks. Paper: Appendix C.3 (app:architecture)."""
 
     embed_dim: int  # the width of the residual stream
-    num_heads: int  # of attention, in each block
-    num_layers: int  # blocks: attention, then a feed-forward network
+    num_heads: int  # attention heads in each block
+    num_layers: int  # number of blocks: attention, then a feed-forward network
     ffn_factor: int  # hidden units of the feed-forward network, as a multiple of the width
-    causal: bool = False  # a token attends to earlier tokens alone
-    position_bias: Literal["per_block", "shared", "none"] = "per_block"  # T5's relative bias
+    causal: bool = False  # a token attends only to itself and earlier tokens
+    position_bias: Literal["per_block", "shared", "none"] = "per_block"  # T5's relative position bias
     scale_scores: bool = True  # multiply attention scores by 1/√d_head; T5 itself does not
     final_norm: bool = True  # a LayerNorm after the last block
     position_buckets: Literal["t5", "one_directional"] = "t5"  # one_directional: N buckets, all for earlier tokens
@@ -91,14 +91,14 @@ class HypertransformerConfig(TrunkConfig):
     num_heads: int = paper.NUM_HEADS.hypertransformer
     num_layers: int = paper.NUM_LAYERS.hypertransformer
     ffn_factor: int = paper.FFN_FACTOR.hypertransformer
-    latent_dim: int = paper.LATENT_DIM.hypertransformer  # the modules that the model learns
-    hidden_dim: int = paper.MAIN_HIDDEN_DIM.hypertransformer  # of the generated layer
-    base_weights: bool = False  # a learned θ̂₀ beside the modules
+    latent_dim: int = paper.LATENT_DIM.hypertransformer  # size of the latent: modules the model learns
+    hidden_dim: int = paper.MAIN_HIDDEN_DIM.hypertransformer  # hidden units of the generated layer
+    base_weights: bool = False  # learn a θ̂₀ in addition to the modules
     init_scale: float = 1.0  # standard deviation of the generated layer's pre-activations at the start
     unit_norm: bool = False  # divide the generated layer by its operator norm, as the teacher does
     scaled_forward: bool = False  # divide the generated layer by √d in the forward pass, not its modules at the start
     literal_input: bool = False  # the input as printed: the query's pair (x_N, y_N), label included, is in the context
-    inference_steps: int = 0  # K steps of explicit inference on the latent; 0: the paper's model
+    inference_steps: int = 0  # steps of explicit inference on the latent; 0: the paper's model
 
     kind: ClassVar[ModelKind] = "hypertransformer"
 

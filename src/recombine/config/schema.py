@@ -20,14 +20,14 @@ from recombine.support.support import Support
 class OptimizerConfig:
     """AdamW with cosine annealing and clipping by the global norm. Paper: Tables 2 and 3."""
 
-    num_steps: int = paper.NUM_STEPS  # each draws new episodes
-    batch_size: int = paper.BATCH_SIZE.transformer  # episodes in a step
-    learning_rate: float = paper.LEARNING_RATE.transformer  # at its peak
-    weight_decay: float | None = None  # None: the value of Table 3 for the model
-    clip_norm: float = paper.CLIP_NORM.transformer  # the largest norm of a gradient
-    warmup_steps: int = 0  # over which the learning rate rises linearly from 0
+    num_steps: int = paper.NUM_STEPS  # training steps; each draws new episodes
+    batch_size: int = paper.BATCH_SIZE.transformer  # episodes per step
+    learning_rate: float = paper.LEARNING_RATE.transformer  # the peak learning rate
+    weight_decay: float | None = None  # None: the model's value in Table 3
+    clip_norm: float = paper.CLIP_NORM.transformer  # larger gradients are scaled down to this norm
+    warmup_steps: int = 0  # steps in which the learning rate rises linearly from 0
     final_fraction: float = 0.0  # the learning rate at the end of the cosine, as a fraction of its peak
-    decay: Literal["matrices", "all"] = "matrices"  # which parameters the weight decay shrinks
+    decay: Literal["matrices", "all"] = "matrices"  # the parameters that weight decay shrinks
 
     def __post_init__(self) -> None:
         check_size("optimizer.num_steps", self.num_steps, most=LARGEST_COUNT)
@@ -45,8 +45,8 @@ class OptimizerConfig:
 class MeasureConfig:
     """How much is measured, and how often."""
 
-    episodes: int = paper.EVAL_EPISODES  # per split
-    snapshots: int = 40  # spread evenly over the run, and one more before the first step
+    episodes: int = paper.EVAL_EPISODES  # episodes scored per split
+    snapshots: int = 40  # measurements, evenly spaced over the run; one more precedes the first step
 
     def __post_init__(self) -> None:
         check_size("measure.episodes", self.episodes, least=2, most=LARGEST_COUNT)
@@ -58,7 +58,7 @@ class ComputeConfig:
     """How a training step is computed. It changes the last bits of the numbers, not the model or the task."""
 
     path: Literal["fast", "plain"] = "fast"  # plain: the model as the paper writes it, every token through every block
-    precision: Literal["float32", "bfloat16"] = "float32"  # of both passes; parameters and optimiser stay float32
+    precision: Literal["float32", "bfloat16"] = "float32"  # of the passes; parameters and optimiser stay float32
 
     def __post_init__(self) -> None:
         check_choice("compute.path", self.path, "fast", "plain")
@@ -74,8 +74,8 @@ class Config:
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     measure: MeasureConfig = field(default_factory=MeasureConfig)
     compute: ComputeConfig = field(default_factory=ComputeConfig)
-    seed: int = 0  # of the initial parameters and the data, and of the teacher unless teacher_seed is set
-    teacher_seed: int | None = None  # None: the same as `seed`
+    seed: int = 0  # determines the initial parameters, the data and, unless teacher_seed is set, the teacher
+    teacher_seed: int | None = None  # determines the teacher; None: the same as `seed`
 
     def __post_init__(self) -> None:
         if self.optimizer.weight_decay is None:

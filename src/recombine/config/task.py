@@ -21,17 +21,17 @@ class TaskConfig:
     """The tasks. The number of modules M is the length of the support's masks."""
 
     support: Support = field(default_factory=lambda: paper_support(paper.DEFAULT_SUPPORT))  # a name, or masks
-    input_dim: int = paper.INPUT_DIM  # d, the entries of an input x
-    hidden_dim: int = paper.HIDDEN_DIM  # h, the hidden units of a task
-    episode_length: int = 32  # N, the query included
+    input_dim: int = paper.INPUT_DIM  # d, the size of an input x
+    hidden_dim: int = paper.HIDDEN_DIM  # h, the hidden units of a task's network
+    episode_length: int = 32  # N, the number of pairs in an episode, query included
     # Variations of the paper's task.
-    activation: Activation = "gelu"  # of the teacher's network; even: gelu(u) + gelu(−u)
+    activation: Activation = "gelu"  # activation of the teacher's network; even: gelu(u) + gelu(−u)
     num_layers: int = 1  # hidden layers of the teacher's network, all of them made of modules
     weight_scale: float = 1.0  # the operator norm of every layer's weights
     label_noise: float = 0.0  # standard deviation of the noise on the labels of the context
-    input_distribution: InputDistribution = "uniform"  # every entry has mean 0 and variance 1
-    kind: str = HYPERNETWORK  # or a class of the user's, package.module:Class
-    options: tuple[tuple[str, Any], ...] = ()  # of that class
+    input_distribution: InputDistribution = "uniform"  # of the inputs, whose entries have mean 0 and variance 1
+    kind: str = HYPERNETWORK  # the paper's teacher, or your own class, package.module:Class
+    options: tuple[tuple[str, Any], ...] = ()  # options of your own class
 
     def __post_init__(self) -> None:
         if not isinstance(self.support, Support):

@@ -124,7 +124,7 @@ def parse_changes(changes: Sequence[str]) -> Tables:
         for part in tables:
             table = table.setdefault(part, {})
             if not isinstance(table, dict):
-                raise InputError("set", change, "a field is given a value, and fields of its own")
+                raise InputError("set", change, "the field is given both a value and subfields")
         if field in table:
             raise InputError("set", change, "the field is set twice")
         table[field] = parsed

@@ -140,7 +140,7 @@ def read_episode_file(path: Path) -> EpisodeFile:
         found = arrays[name]
         if found.shape != expected.shape or not np.allclose(found, expected, RELATIVE, ABSOLUTE):
             made = f"(it was written by version {identity.version}, this is {__version__})"
-            raise InputError("episodes", str(path), f"its {name} is not what its seed and task draw {made}")
+            raise InputError("episodes", str(path), f"its {name} differs from what its seed and task give {made}")
     return EpisodeFile(identity, digest, task, teacher, drawn)
 
 

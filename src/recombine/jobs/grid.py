@@ -125,7 +125,7 @@ def parse_grid(tables: Mapping[str, Any]) -> Grid:
     if not fields and not each:
         raise InputError("grid", rest, 'a table [grid], such as "model.embed_dim" = [16, 32]')
     if both := fields.keys() & each.keys():
-        raise InputError(f"each.{min(both)}", list(each[min(both)]), "it is in [grid] already")
+        raise InputError(f"each.{min(both)}", list(each[min(both)]), "is already in [grid]")
     _check_fields(fields, each, rest)
     exclude = tables.get("exclude", [])
     if not isinstance(exclude, list) or not all(isinstance(one, Mapping) for one in exclude):
@@ -141,9 +141,9 @@ def parse_grid(tables: Mapping[str, Any]) -> Grid:
                 shown = ", ".join(map(value_name, values))
                 raise InputError(f"exclude.{name}", one[name], f"not a value in the grid, which has {shown}")
         if len(one.keys() & each.keys()) > 1:
-            raise InputError("exclude", one, "of [each], only one field is changed at a time; name one of them")
+            raise InputError("exclude", one, "[each] changes only one field at a time; name only one of its fields")
         if not one:
-            raise InputError("exclude", one, "would leave everything out")
+            raise InputError("exclude", one, "names no field, so it would exclude everything")
     return Grid(fields, each, flat, rest)
 
 
@@ -156,7 +156,7 @@ def _check_fields(fields: Mapping[str, Any], each: Mapping[str, Any], rest: Mapp
         if inside := next((other for other in names if other.startswith(f"{name}.")), None):
             raise InputError(f"grid.{name}", {**fields, **each}[name], f"a table, and {inside} is a field of it")
     if twice := sorted(set(names) & dict(_flat(rest)).keys()):
-        raise InputError(twice[0], dict(_flat(rest))[twice[0]], "it is in the grid, too")
+        raise InputError(twice[0], dict(_flat(rest))[twice[0]], "is also in the grid; name it once")
     for kind in {**fields, **each}.get("model.kind", ()):
         if not isinstance(kind, str):
             raise InputError("grid.model.kind", kind, "a model's name")
@@ -200,7 +200,7 @@ def sweep_runs(grid: Grid, preset: Preset, seeds: Sequence[int], sample: int | N
         if len(points) > MOST_CONFIGURATIONS:
             raise InputError("grid", len(points), f"more than {MOST_CONFIGURATIONS:,} configurations")
     if not points:
-        raise InputError("exclude", list(grid.exclude), "leaves nothing of the grid")
+        raise InputError("exclude", list(grid.exclude), "excludes every configuration of the grid")
     if sample is not None and sample < len(points):
         chosen = sorted(random.Random(0).sample(range(len(points)), sample))
         points = [points[i] for i in chosen]

@@ -74,7 +74,7 @@ def paper_runs(
         entries.append(CatalogRun(replace(hyper, model=_bottleneck(hyper.model)), "bottleneck"))
     names = [entry.name for entry in entries]
     if twice := [entry.config.model for entry in entries if names.count(entry.name) > 1]:
-        raise InputError("model", twice[0].kind, f"another model is called {twice[0].label}, too; rename the class")
+        raise InputError("model", twice[0].kind, f"another model is also called {twice[0].label}; rename the class")
     ranks = list(dict.fromkeys(entry.panels for entry in entries))
     return [
         replace(entry, config=replace(entry.config, seed=seed))

@@ -44,7 +44,7 @@ def story_pair(models: list[TrainedModel]) -> StoryPair:
     """The two models in their order. Refuses models that cannot be compared, or that the page cannot compute."""
     kinds = [model.config.model.label for model in models]
     if sorted(kinds) != ["hypertransformer", "transformer"]:
-        raise InputError("runs", ", ".join(kinds), "a page tells of one transformer and one hypertransformer")
+        raise InputError("runs", ", ".join(kinds), "a page shows one transformer and one hypertransformer")
     pair = StoryPair(*sorted(models, key=lambda one: one.config.model.label, reverse=True))
     first, second = pair.transformer.config, pair.config
     for name in ("input_dim", "hidden_dim", "episode_length", "support", *VARIATIONS):
@@ -52,24 +52,24 @@ def story_pair(models: list[TrainedModel]) -> StoryPair:
             values = f"{_shown(first.task, name)} and {_shown(second.task, name)}"
             raise InputError(f"task.{name}", values, "must be the same for both runs")
     if (first.seed, first.teacher_seed) != (second.seed, second.teacher_seed):
-        raise InputError("seed", f"{first.seed} and {second.seed}", "must be the same: both learn from one teacher")
+        raise InputError("seed", f"{first.seed} and {second.seed}", "must be the same: both need the same teacher")
     support = second.task.support
     if not support.held_out:
-        raise InputError("task.support", support.name, "holds out no mask, so there is no story to tell")
+        raise InputError("task.support", support.name, "holds out no mask; the story needs held-out masks")
     if len(support.masks) + len(support.held_out) > MOST_MASKS:
         count = len(support.masks) + len(support.held_out)
         raise InputError("task.support", support.name, f"has {count} masks; a page shows at most {MOST_MASKS}")
     for name in VARIATIONS:
         if getattr(second.task, name) != getattr(TaskConfig(), name):
-            raise InputError(f"task.{name}", getattr(second.task, name), "a page computes the paper's task alone")
+            raise InputError(f"task.{name}", getattr(second.task, name), "a page supports only the paper's task")
     assert isinstance(first.model, TransformerConfig)
     assert isinstance(second.model, HypertransformerConfig)
     for name in ("unit_norm", "scaled_forward"):
         if getattr(second.model, name):
-            raise InputError(f"model.{name}", True, "a page computes generated layers that are a sum of modules alone")
+            raise InputError(f"model.{name}", True, "a page supports only generated layers that are a sum of modules")
     for model in (first.model, second.model):
         if model.position_buckets != "t5":
-            raise InputError("model.position_buckets", model.position_buckets, "a page computes those of T5 alone")
+            raise InputError("model.position_buckets", model.position_buckets, "a page supports only t5")
     return pair
 
 

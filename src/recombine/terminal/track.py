@@ -78,7 +78,7 @@ class Tracker:
         except Exception as error:
             self.failed = True
             why = next(iter(str(error).splitlines()), "")
-            self.say(f"{self.name} gets nothing more of {self.run.name}: {type(error).__name__}: {why}")
+            self.say(f"{self.name} no longer gets the metrics of {self.run.name}: {type(error).__name__}: {why}")
 
 
 def _require(name: TrackerName) -> Any:

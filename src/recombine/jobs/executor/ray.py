@@ -118,7 +118,7 @@ def check_address(address: str) -> None:
     try:
         socket.create_connection((host, int(port)), 5).close()
     except (OSError, OverflowError) as error:
-        raise InputError("address", address, f"no Ray cluster is there ({error})") from error
+        raise InputError("address", address, f"no Ray cluster answers at this address ({error})") from error
 
 
 def _start(address: str | None) -> Any:
@@ -132,7 +132,7 @@ def _start(address: str | None) -> Any:
         said = " ".join(str(error).split())
         if address is None:
             raise Failed(f"Ray did not start on this machine: {said}") from error
-        raise InputError("address", address, f"no Ray cluster is there ({said})") from error
+        raise InputError("address", address, f"no Ray cluster answers at this address ({said})") from error
     return ray
 
 
@@ -271,7 +271,7 @@ def _write(path: Path, files: dict[str, bytes]) -> None:
     for name, data in files.items():
         inside = PurePosixPath(name)
         if inside.is_absolute() or ".." in inside.parts:
-            raise InputError("path", name, "outside the run's directory")
+            raise InputError("path", name, "is outside the run's directory")
         make_directories((path / inside).parent)
         replace_file(path / inside, data)
     kept = {path / PurePosixPath(name).parent for name in files}
