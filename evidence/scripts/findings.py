@@ -83,9 +83,9 @@ def findings() -> str:
     connected, disconnected = (said(map(explicit_outside, runs_of("paper", H, name))) for name in PAIRS[1:])
     bullets = (
         f"""**R² hides whether a model recombines.** On held-out combinations the paper's two models score alike: R² is
-        {whole_plain} for the transformer and {whole} for the hypertransformer. But most of a held-out task is a blend of
-        trained tasks: only {share} of its variance is new. On this novel part R² is {novel_plain} for the transformer and {novel} for the
-        hypertransformer.""",
+        {whole_plain} for the transformer and {whole} for the hypertransformer. But most of a held-out task is a blend
+        of trained tasks: only {share} of its variance is new. On this novel part R² is {novel_plain} for the
+        transformer and {novel} for the hypertransformer.""",
         f"""**The modules recombine; inferring the latent fails.** Given the true latent, the same
         hypertransformer solves held-out combinations: R² {true}.""",
         f"""**Explicit inference repairs it, without further training.** Three Gauss–Newton steps on the context,
