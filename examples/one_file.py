@@ -1,6 +1,6 @@
 """The whole question in one file: sample tasks, train a hypertransformer, score it on pairs that it never saw.
 
-`python examples/one_file.py` needs jax and optax alone. Everything is here: the teacher, the model, the training step,
+`python examples/one_file.py` needs only jax and optax. Everything is here: the teacher, the model, the training step,
 the score, explicit inference. The sizes are those of the preset `quick`.
 """
 

@@ -142,7 +142,7 @@ def modules(name: str) -> str:
             rows.append((f"`{support}`", model, words, recovered, ceiling))
         fit = with_band([card.map_r2 for card in cards if card.map_r2 is not None])
         rows.append((f"`{support}`", model, "map from the latent", fit, "1"))
-    return table(("trained on", "model", "of it", "R²", "ceiling"), rows, left=3)
+    return table(("trained on", "model", "compared", "R²", "ceiling"), rows, left=3)
 
 
 def over_training(name: str, steps: Sequence[int]) -> str:
@@ -201,5 +201,5 @@ def interventions(name: str) -> str:
             for kind in kinds:
                 cells = [with_band([getattr(getattr(one, split), kind) for one in at]) for split in ("in_dist", "ood")]
                 rows.append((f"`{support}`", model, place, kind, *cells))
-    head = ("trained on", "model", "what is set", "to", "in distribution", "held-out masks")
+    head = ("trained on", "model", "replaced", "by", "in distribution", "held-out masks")
     return table(head, rows, left=4)

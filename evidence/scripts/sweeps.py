@@ -112,7 +112,7 @@ def linearity() -> str:
         cell = f"{fixed(fmean(values))} ({fixed(min(values))} to {fixed(max(values))})"
         rows.append((f"`{name}`", what, cell, ", ".join(map(fixed, values[:3]))))
     teachers = len({row["seed"] for row in found})
-    return table(("", "explains", f"{teachers} teachers: mean (range)", "those of seeds 0, 1, 2"), rows, left=2)
+    return table(("", "explains", f"{teachers} teachers: mean (range)", "teachers of seeds 0, 1, 2"), rows, left=2)
 
 
 def execution() -> str:
@@ -137,7 +137,7 @@ def decoding() -> str:
         masks = " to ".join(dict.fromkeys((percent(min(told)), percent(max(told)))))
         where = {"in_dist": "trained", "ood": "held out"}[split]
         rows.append((f"`{name}`", model, place, where, with_band(r2_of_z), masks, with_band(within)))
-    head = ("", "model", "probe on", "masks", "R² of z", "mask told", "R² of z within masks")
+    head = ("", "model", "probe on", "masks", "R² of z", "mask identified", "R² of z within masks")
     return table(head, rows, left=4)
 
 

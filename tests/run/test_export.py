@@ -148,7 +148,7 @@ def test_mistakes(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
         ([str(runs / "nowhere")], "no such directory"),
         ([str(empty)], "no run in it"),
         ([str(runs / "seed0"), str(runs / "seed0")], "the same name"),
-        ([str(runs / "seed0"), "--out", str(runs)], "is there already"),
+        ([str(runs / "seed0"), "--out", str(runs)], "already has this run"),
     ]:
         out = [] if "--out" in arguments else ["--out", str(tmp_path / "nowhere")]
         assert main(["export", *arguments, *out]) == 2

@@ -56,7 +56,7 @@ def check_export(runs: Iterable[RunSource], out: Path, weights: bool = False, li
             raise InputError("runs", str(run.path), "another has the same name; export them to different directories")
         names.add(run.name)
         if (out / run.name).resolve() == run.path.resolve():
-            raise InputError("out", str(out), "the run is there already")
+            raise InputError("out", str(out), "already has this run; name another directory")
         if not weights:
             continue
         step, row = load_model(run.path).step, last_row(run)

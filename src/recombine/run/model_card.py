@@ -29,8 +29,8 @@ def model_card(run: StoredRun, num_parameters: int) -> str:
         "|---|---|---|",
         *rows,
         "",
-        "R² is 1 for the truth and 0 for the mean of the context. The model knows only the synthetic tasks of one "
-        "teacher, the seed's: it is of use for studying how such models generalise, and for nothing else.",
+        "R² is 1 for a perfect prediction and 0 for the mean of the context. The model knows only the synthetic tasks "
+        "of one teacher, which the seed determines. It is useful only for studying how such models generalise.",
         "",
         "```python",
         "import recombine as rc",
@@ -39,7 +39,7 @@ def model_card(run: StoredRun, num_parameters: int) -> str:
         'print(rc.predict(run, rc.sample(run, "in_dist", 100)))',
         "```",
         "",
-        "The configuration, complete:",
+        "The complete configuration:",
         "",
         "```toml",
         write_toml(run.config).rstrip(),

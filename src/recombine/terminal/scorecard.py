@@ -46,7 +46,7 @@ def print_examined(path: str, examined: Examined) -> None:
         case LatentInterventions() as found:
             _print_conditions("latent replaced", {"": found})
         case SubspaceInterventions() as found:
-            _print_conditions("the probe's subspace set", {f"block {at.point}: ": at for at in found.points})
+            _print_conditions("the probe's subspace replaced", {f"block {at.point}: ": at for at in found.points})
     if card.explicit_inference is not None:
         _print_explicit_inference(card.explicit_inference)
 

@@ -115,7 +115,7 @@ def print_verdicts(verdicts: Sequence[Verdict]) -> None:
         numbers = ", ".join(str(verdict.number) for verdict in empty)
         which = f"claim{'s' if len(empty) > 1 else ''} {numbers}"
         state = Text("? not enough data", VERDICT_STYLES[NOT_ENOUGH])
-        console.print(state, f"{which}: none of the runs that they compare is here", soft_wrap=True)
+        console.print(state, f"{which}: the runs that they compare are missing", soft_wrap=True)
 
 
 def _all_parts(verdict: Verdict) -> list[Part]:
