@@ -48,7 +48,7 @@ def nested(changes: Mapping[str, Any]) -> Tables:
         for part in tables:
             table = table.setdefault(part, {})
             if not isinstance(table, dict):
-                raise InputError("changes", name, "a field is given a value, and fields of its own")
+                raise InputError("changes", name, "the field is given both a value and subfields")
         if field in table:
             raise InputError("changes", name, "the field is set twice")
         table[field] = value
