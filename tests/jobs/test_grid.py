@@ -122,7 +122,7 @@ def test_names_fit_a_directory() -> None:
         (TWO | {"exclude": [{"model.num_heads": 1}]}, "exclude.model.num_heads", "not a field"),
         (TWO | {"exclude": [{"model.embed_dims": 8}]}, "exclude.model.embed_dims", "did you mean 'model.embed_dim'?"),
         ({"grid": {"model.embed_dim": [16]}, "exclude": [{"model.embed_dim": 16}]}, "exclude", "every configuration"),
-        ({"grid": {"model.causal": [True]}, "each": {"model.causal": [False]}}, "each.model.causal", "already in [grid]"),
+        ({"grid": {"model.causal": [True]}, "each": {"model.causal": [False]}}, "each.model.causal", "in [grid]"),
         ({"grid": {"measure.episodes": [*range(2, 400)], "optimizer.num_steps": [*range(1, 400)]}}, "grid", "more"),
         ({"grid": {"model": ["a"], "model.embed_dim": [16]}}, "grid.model", "a table, and model.embed_dim"),
         ({"grid": {"model.kind": [["a"]]}}, "grid.model.kind", "a model's name"),
