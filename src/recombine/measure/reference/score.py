@@ -1,7 +1,7 @@
 """Scores the references on the same episodes as the models."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -17,6 +17,8 @@ from recombine.task.episode import Episode
 from recombine.task.evaluation import active_modules_episodes, evaluation_episodes, evaluation_splits
 from recombine.task.sample import teacher_axis
 from recombine.task.teacher import Teacher, config_teacher
+
+T = TypeVar("T")
 
 
 def reference_scores(config: Config, names: Sequence[str] = REFERENCE_NAMES) -> References:
@@ -54,11 +56,11 @@ def reference_scores(config: Config, names: Sequence[str] = REFERENCE_NAMES) -> 
     return {name: ReferenceScores(**scores) for name, scores in found.items()}
 
 
-def _join(parts: dict[str, Any]) -> Any:
+def _join(parts: dict[str, T]) -> T:
     return jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts.values())
 
 
-def _part(predicted: np.ndarray, parts: dict[str, Any]) -> dict[str, np.ndarray]:
+def _part(predicted: np.ndarray, parts: dict[str, T]) -> dict[str, np.ndarray]:
     """The predictions for the joined parts, each part's by its name."""
     counts = [len(jax.tree.leaves(part)[0]) for part in parts.values()]
     return dict(zip(parts, np.split(predicted, np.cumsum(counts)[:-1]), strict=True))
