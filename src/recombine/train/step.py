@@ -4,7 +4,7 @@ Paper: Section 2, "In-context learning": the mean squared error at the query; Ap
 """
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -53,7 +53,8 @@ class State(NamedTuple):
     """Everything that training changes."""
 
     model: Model
-    optimizer: optax.OptState | Moments
+    optimizer: Any
+    """Optax's state, or PyTorch's (`Moments`)."""
 
 
 class StepResult(NamedTuple):

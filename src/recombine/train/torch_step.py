@@ -5,6 +5,7 @@ Like our own steps, they are a function of the state and the step's number. So a
 as PyTorch and its number of threads stay the same.
 """
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -89,7 +90,7 @@ def torch_steps(config: Config, seed: UInt32[Array, ""], tasks: Tasks, state: St
 FIELDS = Moments._fields  # the names that PyTorch gives them
 
 
-def _optimizer(config: OptimizerConfig, parameters: dict[str, Any], moments: Any, steps: int) -> Any:
+def _optimizer(config: OptimizerConfig, parameters: Mapping[str, Any], moments: Any, steps: int) -> Any:
     """PyTorch's AdamW with the moments of the run. As in ours, biases, norms and tables do not decay by default."""
     import torch
 

@@ -7,7 +7,7 @@ with them, outside of JAX: such a model cannot be compiled, vmapped or different
 
 import copy
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -29,7 +29,7 @@ EPISODES_AT_ONCE = 500
 TRACES = {"residual": (4, "(B, points, tokens, embed)"), "latent": (2, "(B, latent)")}  # the dimensions of a batch
 CALLED = "it must be called as model(context_x, context_y, query_x), of shapes (B, N−1, d), (B, N−1) and (B, d)"
 
-Arrays = dict[str, Array | jax.ShapeDtypeStruct]
+Arrays = Mapping[str, Any]
 """By PyTorch's names. Before a checkpoint is read, there are shapes in place of arrays."""
 
 
@@ -84,7 +84,7 @@ class TorchModel(eqx.Module):
         traced = {name: to_array(value) for name, value in vars(trace).items() if value is not None}
         return to_array(y), Trace(**traced)
 
-    def tensors(self) -> dict[str, Any]:
+    def tensors(self) -> Mapping[str, Any]:
         """Parameters and buffers, as copies for PyTorch."""
         own = dict(self.built.module.named_buffers())
         buffers = {name: to_tensor(array).to(own[name].dtype) for name, array in self.buffers.items()}
