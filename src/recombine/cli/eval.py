@@ -159,13 +159,14 @@ class Benchmark:
     """Print JSON."""
 
     def run(self) -> None:
+        from recombine.run.machine import available_cores, prepare
+
+        prepare(1 if self.dry_run else None, compile_quickly=self.preset == "smoke")
         from recombine.config.toml import parse_changes
         from recombine.jobs.benchmark_runs import benchmark_config, benchmark_runs
         from recombine.jobs.paper_runs import safe_name
-        from recombine.run.machine import available_cores, prepare
         from recombine.storage.writer import check_run_path
 
-        prepare(1 if self.dry_run else None)
         config = benchmark_config(self.model, parse_changes(self.set))
         wanted = benchmark_runs(config, self.preset)
         out = self.out or Path("runs") / f"recombine-v1-{safe_name(config.model.label)}"

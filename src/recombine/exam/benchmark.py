@@ -175,7 +175,8 @@ class Result(Record, frozen=True, kw_only=True):
 
     def values(self, task: str, support: str = MAIN, split: str = "ood") -> list[float]:
         """The R² of every seed."""
-        return [run.r2[split] for run in self.runs if (run.task, run.support) == (task, support)]
+        found = [run for run in self.runs if (run.task, run.support) == (task, support)]
+        return [run.r2[split] for run in sorted(found, key=lambda run: run.seed)]
 
     def score(self) -> list[float]:
         """The score of every seed, by which results are ranked: the mean R² on held-out masks over the tasks."""
