@@ -93,7 +93,7 @@ def test_every_run_is_frozen() -> None:
         (["--model", "deep-set", "--set", "optimizer.num_steps=4"], "optimizer.num_steps = 4"),
         (["--model", "deep-set", "--set", "model.kind=transformer"], "--model"),
         (["--model", "deep-set", "--preset", "paper"], "preset"),
-        (["--model", "deep-set", "--executor", "slurm", "--slurm", "colour=red"], "colour"),
+        (["--model", "deep-set", "--slurm", "partition=cpu"], "slurm = 'partition=cpu'"),
     ],
 )
 def test_bad_input_is_one_line(
