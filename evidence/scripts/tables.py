@@ -1,6 +1,8 @@
 """The tables of the docs, by name, made only from the runs in evidence/."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import fmean
 
 import code_tables
 import findings
@@ -12,8 +14,33 @@ from readings import readings_table
 from records import EVIDENCE, study, sweep
 from screen import screen
 
+from recombine.exam.benchmark import TASKS, read_result
+from recombine.study.wording import number, with_band
+from recombine.terminal.markdown import escaped, table
+
+
+def benchmark_table(paths: Sequence[Path]) -> str:
+    """The results of the benchmark, best first. Those of all seeds come before those of one."""
+    if not paths:
+        return "No result is stored yet."
+    results = sorted(
+        (read_result(path)[0] for path in paths), key=lambda one: (one.size != "full", -fmean(one.score()))
+    )
+    supports = ("connected", "disconnected")
+    rows = []
+    for result in results:
+        cells = [with_band(result.score()), *(with_band(result.values(task)) for task in TASKS)]
+        cells.append(number(fmean(result.values("even", split="novel"))))
+        cells += [number(fmean(found)) if (found := result.values("paper", one)) else "–" for one in supports]
+        cells += [f"{result.parameters:,}", f"{result.core_hours:.1f}", str(len(result.score()))]
+        rows.append((escaped(result.model), *cells))
+    head = ["model", "score", *TASKS, "even, novel part", *(f"paper, {one}" for one in supports)]
+    return table([*head, "parameters", "core-hours", "seeds"], rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "tree": code_tables.tree,
+    "benchmark": lambda: benchmark_table(sorted((EVIDENCE / "benchmark").glob("*.npz"))),
     "commands": code_tables.commands,
     "configuration": code_tables.configuration,
     "findings": findings.findings,

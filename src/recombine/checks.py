@@ -9,6 +9,7 @@ LARGEST_COUNT = 2**31 - 1  # steps and episodes are counted in 32 bits on the de
 LARGEST_NUMBER = 1e30  # beyond it float32 overflows in the first product
 MOST_NUMBERS = 250_000_000  # a gigabyte of float32
 NUM_SEEDS = 2**32  # JAX silently drops the upper half of a longer seed: 0 and 2³² would draw the same numbers
+THREADS = "RECOMBINE_THREADS"  # set in the environment by `prepare`: the number of threads of this process
 
 
 def check_size(name: str, value: Any, least: int = 1, most: int = LARGEST_SIZE) -> None:

@@ -19,9 +19,11 @@ from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import module_from_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 from recombine.errors import InputError
+
+Framework = Literal["equinox", "torch", "flax"]
 
 
 class ForeignName(Exception):
@@ -44,7 +46,7 @@ class LastPlace(MetaPathFinder):
 
 
 def import_class(field: str, kind: str, *arguments: Any, installed: bool = False) -> Callable[..., Any]:
-    """Import `package.module:Class`, which must take the arguments and a `key`. Any error is reported in one line."""
+    """Import `package.module:Class`, which must take the arguments. Any error is reported in one line."""
     module_name, _, class_name = kind.partition(":")
     try:
         module = import_module(module_name) if installed else import_named(module_name)
@@ -59,16 +61,30 @@ def import_class(field: str, kind: str, *arguments: Any, installed: bool = False
 
 
 def check_arguments(field: str, kind: str, found: Any, *arguments: Any) -> None:
-    """Refuse what is no class, or a class that does not take the arguments and a `key`."""
+    """Refuse what is no class, or a class that does not take the arguments and what its framework draws from."""
     if not callable(found):
         raise InputError(field, kind, "is not a class")
+    framework = class_framework(found)
+    random = {"torch": {}, "flax": {"rngs": None}}.get(framework, {"key": None})
     try:
-        inspect.signature(found).bind(*arguments, key=None)
+        inspect.signature(found).bind(*arguments, **random)
     except TypeError as error:
-        expected = "Class(config, key=key)" if field == "model" else "Class(task, key=key)"
+        given = "config" if field == "model" else "task"
+        expected = f"Class({', '.join([given, *(f'{name}={name}' for name in random)])})"
         raise InputError(field, kind, f"cannot be built by {expected}: {error}") from error
     except ValueError:  # some classes written in C have no signature
         pass
+
+
+def class_framework(found: Any) -> Framework:
+    """The framework of a class. One that nothing has imported has no classes here."""
+    if isinstance(found, type):
+        names = {f"{base.__module__}:{base.__qualname__}" for base in found.__mro__}
+        if "torch.nn.modules.module:Module" in names:
+            return "torch"
+        if "flax.nnx.module:Module" in names:
+            return "flax"
+    return "equinox"
 
 
 def short_error(error: BaseException) -> str:

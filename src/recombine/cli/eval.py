@@ -1,19 +1,22 @@
-"""`recombine eval` examines runs; `recombine score` scores predictions that any program made."""
+"""`recombine eval` examines runs, `score` predictions that any program made, `benchmark` a model on every task."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from recombine.checks import check_size
-from recombine.cli.arguments import OptionalClass, OptionalInt, plain_help
-from recombine.config.model import MOST_INFERENCE_STEPS
-from recombine.errors import InputError
+from recombine.cli.arguments import Executor, OptionalClass, OptionalInt, OptionalPath, plain_help
+from recombine.cli.jobs import execute_jobs, headline
+from recombine.config.model import MOST_INFERENCE_STEPS, CustomModelConfig
+from recombine.errors import Failed, InputError
 from recombine.files import check_path
-from recombine.terminal.output import note, print_csv, print_json
+from recombine.terminal.output import note, print_csv, print_json, print_line
 
 if TYPE_CHECKING:
+    from recombine.config.schema import Config
+    from recombine.exam.benchmark import Result
     from recombine.run.examine import Examined
     from recombine.run.signals import StopSignal
     from recombine.storage.source import RunSource
@@ -131,6 +134,133 @@ class Score:
         from recombine.terminal.exam import print_exam
 
         print_exam(str(self.predictions), found)
+
+
+@dataclass(frozen=True)
+@plain_help
+class Benchmark:
+    """Train a model on the benchmark recombine-v1, and write one result file. The same command resumes."""
+
+    model: Annotated[str, tyro.conf.arg(metavar="MODEL")]
+    """transformer, hypertransformer, a baseline, or package.module:Class (Equinox, PyTorch or Flax)."""
+    preset: Literal["smoke", "quick", "full"] = "full"
+    """full: three tasks, three supports, three seeds. quick: the first seed of the three tasks, a part of full, for a
+    laptop. smoke: a test that it runs."""
+    set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FIELD=VALUE ...")] = ()
+    """Changes to the model and its optimiser, such as model.options.width=128 optimizer.learning_rate=0.0003."""
+    out: OptionalPath = None
+    """The directory for the runs and the result. Default: runs/recombine-v1-MODEL."""
+    where: Executor = field(default_factory=Executor)
+    dry_run: bool = False
+    """Only list the runs, and how long they would take on this machine."""
+    resume_anyway: bool = False
+    """Resume runs even if they were made with other settings or versions."""
+    json: bool = False
+    """Print JSON."""
+
+    def run(self) -> None:
+        from recombine.run.machine import available_cores, prepare
+
+        prepare(1 if self.dry_run else None, compile_quickly=self.preset == "smoke")
+        from recombine.config.toml import parse_changes
+        from recombine.jobs.benchmark_runs import benchmark_config, benchmark_runs
+        from recombine.jobs.paper_runs import safe_name
+        from recombine.storage.writer import check_run_path
+
+        config = benchmark_config(self.model, parse_changes(self.set))
+        wanted = benchmark_runs(config, self.preset)
+        out = self.out or Path("runs") / f"recombine-v1-{safe_name(config.model.label)}"
+        self.where.check(out, self.dry_run)
+        for name in wanted:
+            check_run_path(out / name)
+        if isinstance(config.model, CustomModelConfig):
+            from recombine.model.custom import check_custom, import_model
+
+            import_model(config.model.kind)
+            check_custom(next(iter(wanted.values())))
+        if self.dry_run:
+            self._estimate(wanted, out, self.where.at_a_time or available_cores())
+            return
+        from recombine.jobs.plan import check_same
+        from recombine.run.signals import run_interruptibly
+        from recombine.storage.locking import coordinating
+
+        if not self.resume_anyway:
+            check_same(wanted, out)
+        with coordinating(out):
+            note(headline(wanted, self.where, out))
+            failed = run_interruptibly(lambda stop: self._train(wanted, out, stop), note)
+            for name, error in failed.items():
+                note(f"{name} failed: {error}")
+            if failed:
+                raise Failed(
+                    f"{len(failed)} of the runs failed: {', '.join(failed)}; the same command tries them again"
+                )
+            self._finish(config, out)
+
+    def _train(self, wanted: "dict[str, Config]", out: Path, stop: "StopSignal") -> dict[str, str]:
+        from recombine.jobs.plan import jobs_to_do
+
+        jobs = [job for job in jobs_to_do(wanted, out, [], self.resume_anyway) if job.kind == "train"]
+        return execute_jobs(jobs, self.where, out, wanted, stop)
+
+    def _finish(self, config: "Config", out: Path) -> None:
+        from recombine.exam.benchmark import NAME
+        from recombine.jobs.benchmark_runs import write_result
+
+        path = out / (f"{NAME}.npz" if self.preset == "full" else f"{NAME}-{self.preset}.npz")
+        result = write_result(out, config, self.preset, path, note)
+        _print_result(str(path), result, self.json)
+
+    def _estimate(self, wanted: "dict[str, Config]", out: Path, workers: int) -> None:
+        from recombine.jobs.estimate import seconds_per_run, total_seconds
+        from recombine.storage.reader import is_done
+        from recombine.storage.source import DirectorySource
+        from recombine.terminal.speed import duration
+
+        left = {name: config for name, config in wanted.items() if not is_done(DirectorySource(out / name))}
+        seconds = dict(zip(left, seconds_per_run(list(left.values()), note), strict=True))
+        total = total_seconds(seconds.values(), workers)
+        if self.json:
+            print_json({"runs": list(wanted), "seconds_each": seconds, "seconds": total})
+            return
+        for name in wanted:
+            print_line(f"{name:<32}{duration(seconds[name]) if name in seconds else 'done':>9}")
+        print_line(f"{len(wanted)} runs, {workers} at a time: about {duration(total)} on this machine")
+
+
+@dataclass(frozen=True)
+@plain_help
+class Verify:
+    """Check a result file of the benchmark: draw its episodes again, score its predictions, compare the scores."""
+
+    result: tyro.conf.Positional[Path]
+    """The .npz file that `recombine benchmark` wrote."""
+    json: bool = False
+    """Print JSON."""
+
+    def run(self) -> None:
+        check_path("result", self.result)
+        from recombine.run.machine import prepare
+
+        prepare()
+        from recombine.exam.benchmark import verify_result
+
+        result = verify_result(self.result)
+        _print_result(str(self.result), result, self.json)
+        if not self.json:
+            print_line(f"verified: the predictions of {len(result.runs)} runs have these scores")
+
+
+def _print_result(path: str, result: "Result", as_json: bool) -> None:
+    if as_json:
+        from recombine.record.codec import plain
+
+        print_json({"result": path, "score": result.score(), "core_hours": result.core_hours, **plain(result)})
+        return
+    from recombine.terminal.exam import print_result
+
+    print_result(path, result)
 
 
 def _one_run(path: Path) -> "RunSource":

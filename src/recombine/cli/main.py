@@ -15,7 +15,7 @@ import tyro
 from recombine import __version__
 from recombine.cli.bench import Bench
 from recombine.cli.construct import Construct
-from recombine.cli.eval import Eval, Score
+from recombine.cli.eval import Benchmark, Eval, Score, Verify
 from recombine.cli.export import Export
 from recombine.cli.report import Report
 from recombine.cli.reproduce import Reproduce
@@ -41,6 +41,8 @@ Command = (
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Eval, tyro.conf.subcommand("eval")]
     | Annotated[Score, tyro.conf.subcommand("score")]
+    | Annotated[Benchmark, tyro.conf.subcommand("benchmark")]
+    | Annotated[Verify, tyro.conf.subcommand("verify")]
     | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Task, tyro.conf.subcommand("task")]
     | Annotated[Construct, tyro.conf.subcommand("construct")]
@@ -91,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parse(
     arguments: list[str],
-) -> Reproduce | Train | Eval | Score | Report | Task | Construct | Sweep | Export | Serve | Bench:
+) -> Reproduce | Train | Eval | Score | Benchmark | Verify | Report | Task | Construct | Sweep | Export | Serve | Bench:
     """The command that the arguments name. Raises a one-line UsageError if they cannot be parsed."""
     markers = (tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
     description = "Can an in-context learner recombine what it knows? (--version prints the version.)"
@@ -180,8 +182,9 @@ def _choices(match: re.Match[str]) -> str:
 
 
 COMMANDS = {
-    "reproduce": (), "train": (), "eval": (), "score": (), "report": (), "task": ("show", "design", "sample"),
-    "construct": (), "sweep": ("run", "results"), "export": (), "serve": (), "bench": (),
+    "reproduce": (), "train": (), "eval": (), "score": (), "benchmark": (), "verify": (), "report": (),
+    "task": ("show", "design", "sample"), "construct": (), "sweep": ("run", "results"), "export": (),
+    "serve": (), "bench": (),
 }  # fmt: skip
 
 # tyro's messages, and ours in their place: the argument, its value and what would be right

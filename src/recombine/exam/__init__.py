@@ -1,1 +1,1 @@
-"""Predictions from any program: files of episodes, and the scores of the predictions for them."""
+"""Predictions from any program: files of episodes, their scores, and the frozen benchmark."""

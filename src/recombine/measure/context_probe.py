@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 from recombine.measure.evaluated import EvaluatedModel
 from recombine.measure.predict import in_chunks
 from recombine.model.forward import extra_pair
+from recombine.model.framework.torch_model import TorchModel
 from recombine.model.interface import Model
 from recombine.numerics import exact_jit
 from recombine.paper import PROBE_STRENGTH
@@ -47,7 +48,9 @@ class TokenProbes(Record, frozen=True):
 
 
 def measure_token_probes(evaluated: EvaluatedModel) -> TokenProbes | None:
-    """None for a model that returns no residual stream."""
+    """None for a model that returns no residual stream, and for one that JAX does not compute."""
+    if isinstance(evaluated.model, TorchModel):
+        return None
     fitted_on = token_moments(evaluated.model, evaluated.fit_episodes)
     if fitted_on is None:
         return None

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from recombine.config.schema import ComputeConfig, Config
 from recombine.model.forward import PLAIN, extra_pair, forward_batch
+from recombine.model.framework.torch_model import TorchModel
 from recombine.model.interface import BatchOutput, Model
 from recombine.numerics import exact_jit
 from recombine.task.episode import Episode
@@ -25,10 +26,15 @@ def predict(model: Model, episodes: Episode, compute: ComputeConfig = PLAIN) -> 
     return forward(model, episodes, compute).y
 
 
-@exact_jit
 def forward(model: Model, episodes: Episode, compute: ComputeConfig = PLAIN) -> BatchOutput:
     """For every episode, the prediction and the trace of the last token."""
+    if isinstance(model, TorchModel):  # computes outside of JAX
+        return model.forward(*episodes.shown())
+    return _forward(model, episodes, compute)
 
+
+@exact_jit
+def _forward(model: Model, episodes: Episode, compute: ComputeConfig) -> BatchOutput:
     def forward_chunk(inputs: tuple[Array, Array, Array]) -> BatchOutput:
         return forward_batch(model, *inputs, compute)
 

@@ -7,6 +7,7 @@ from jaxtyping import Array, Key
 from recombine.config.model import CustomModelConfig, HypertransformerConfig, TransformerConfig
 from recombine.config.schema import Config
 from recombine.model.custom import build_custom
+from recombine.model.framework.torch_model import TorchModel
 from recombine.model.hypertransformer import Hypertransformer
 from recombine.model.interface import Model
 from recombine.model.transformer import Transformer
@@ -24,4 +25,5 @@ def build_model(config: Config, *, key: Key[Array, ""]) -> Model:
 
 
 def count_parameters(model: object) -> int:
-    return sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(model, eqx.is_inexact_array)))
+    trained = model.parameters if isinstance(model, TorchModel) else model
+    return sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(trained, eqx.is_inexact_array)))

@@ -19,11 +19,13 @@ from recombine.config.schema import Config
 from recombine.errors import InputError
 from recombine.model.fast import fast_forward
 from recombine.model.forward import extra_pair, takes_key
+from recombine.model.framework.flax_model import adapt_flax, build_flax, check_variables
+from recombine.model.framework.torch_model import adapt_module, build_torch, check_torch
 from recombine.model.interface import Output, Trace
 from recombine.model.trunk import TrunkModel
 from recombine.model.weights import named_arrays
 from recombine.numerics import exact_jit
-from recombine.user_class import check_arguments, import_class, short_error
+from recombine.user_class import Framework, check_arguments, class_framework, import_class, short_error
 
 _imported: dict[str, Callable[..., Any]] = {}
 
@@ -60,16 +62,46 @@ def build_custom(config: Config, *, key: jax.Array) -> Any:
         import_model(kind)
     if kind not in _imported:
         raise InputError("model.kind", kind, f"a class is imported only where the command names it: --model {kind}")
-    return _imported[kind](config, key=key)
+    match framework_of(kind):
+        case "torch":
+            return build_torch(_imported[kind], config, key)
+        case "flax":
+            return build_flax(_imported[kind], config, key)
+        case _:
+            return _imported[kind](config, key=key)
+
+
+def framework_of(kind: str) -> Framework:
+    """The framework of a class that was imported."""
+    return class_framework(_imported.get(kind))
+
+
+def torch_class(config: Config) -> Callable[..., Any] | None:
+    """The class of a PyTorch model, which JAX can neither build nor compile; None for all other models."""
+    return _imported[config.model.kind] if framework_of(config.model.kind) == "torch" else None
+
+
+def adapted(model: Any) -> Any:
+    """A model that was built elsewhere, behind the interface of our own. Only PyTorch's and Flax's need an adapter."""
+    adapt = {"torch": adapt_module, "flax": adapt_flax}.get(class_framework(type(model)))
+    return model if adapt is None else adapt(model)
 
 
 def check_custom(config: Config) -> None:
     """Refuse a class that cannot be built, called and differentiated like our own models, before any training."""
     kind = config.model.kind
+    if (found := torch_class(config)) is not None:
+        check_torch(found, config)
+        return
     where = f"{kind} must be built by Class(config, key=key) and called as model(context_x, context_y, query_x)"
     where += "; a model that draws random numbers in training also takes key=None"
+    is_flax = framework_of(kind) == "flax"
+    if is_flax:
+        where = f"{kind} must be built by Class(config, rngs=rngs) and called as model(context_x, context_y, query_x)"
     try:
         model = _build(config)
+        if is_flax:
+            check_variables(_imported[kind], config)
     except InputError:
         raise
     except (Exception, SystemExit) as error:

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Key
 from recombine.config.model import ExtraPair
 from recombine.config.schema import ComputeConfig
 from recombine.model.fast import fast_forward
+from recombine.model.framework.torch_model import TorchModel
 from recombine.model.interface import BatchOutput, Model
 from recombine.model.trunk import TrunkModel
 
@@ -45,6 +46,8 @@ def forward_batch(
     While a model that `takes_key` is trained, `keys` has a key for each episode.
     """
     inputs = (context_x, context_y, query_x)
+    if isinstance(model, TorchModel):
+        return model.forward(*inputs)
     if compute.precision == "bfloat16":
         model, inputs = _to_bfloat16(model), _to_bfloat16(inputs)
     with matmul_precision(compute):

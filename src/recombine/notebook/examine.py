@@ -7,6 +7,7 @@ from recombine.config.schema import Config
 from recombine.errors import InputError
 from recombine.measure.scorecard import Scorecard, make_scorecard
 from recombine.measure.snapshot import measure_snapshot
+from recombine.model.custom import adapted
 from recombine.model.interface import Model
 from recombine.notebook.load import Run
 from recombine.notebook.score_table import scores_html, scores_text
@@ -78,6 +79,7 @@ def _examine_model(model: Model, config: Config, full: bool) -> Examination:
     label = type(model).__name__
     if not callable(model):
         raise InputError("model", label, "cannot be called; it must be called as model(context_x, context_y, query_x)")
+    model = adapted(model)
     row = measure_snapshot(config, model, config_teacher(config), 0)
     if not full:
         return Examination(label, config, row)

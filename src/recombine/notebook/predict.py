@@ -13,6 +13,7 @@ from recombine.measure.evaluated import EvaluatedModel
 from recombine.measure.latent.module_recovery import execute_many, fit_map, scaled_latent
 from recombine.measure.predict import forward_episodes
 from recombine.measure.r2 import score
+from recombine.model.custom import adapted
 from recombine.model.interface import LatentModel, Model
 from recombine.notebook.load import Run
 from recombine.notebook.sample import Episodes
@@ -48,7 +49,7 @@ class Prediction:
 def predict(model: "Run | Model", episodes: Episodes) -> Prediction:
     """The predictions of a run's model, or of any model of yours, `model(context_x, context_y, query_x)`."""
     prepare()
-    found = model.model if isinstance(model, Run) else model
+    found = model.model if isinstance(model, Run) else adapted(model)
     output = forward_episodes(episodes.config, found, episodes.batch)
     return Prediction(episodes, output.y, output.latent, output.residual)
 

@@ -48,6 +48,8 @@ class Identity(Record, frozen=True, kw_only=True, omit_defaults=True):
     """The same for a custom model: its module, and what that imports from the user's own directories."""
     task_sources: str = UNKNOWN
     """The same for a custom task."""
+    framework: str = ""
+    """The framework of a custom model and its version, such as 'torch 2.13.0'; empty for an Equinox model."""
 
 
 class Start(Record, frozen=True, kw_only=True, omit_defaults=True):

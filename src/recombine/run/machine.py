@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from recombine import __version__
-from recombine.checks import check_size
+from recombine.checks import THREADS, check_size
 from recombine.code_digest import UNKNOWN, model_digest, package_commit, package_digest
 from recombine.errors import InputError
 from recombine.record.run_state import Identity, Start
@@ -18,7 +18,6 @@ from recombine.run.process import cache_directory
 COMPILED = "RECOMBINE_COMPILED"  # our choice of cache directory; a cluster may pass it on to other machines
 TRAINING = ("recombine.train.loop", "recombine.measure.snapshot")  # the code that determines a run
 LEAST_MEMORY = 3 << 30  # bytes of addresses; with two thirds of it, XLA fails at the smallest run on two cores
-THREADS = "RECOMBINE_THREADS"  # set in the environment by `prepare`, read by `identity`
 
 
 def available_cores() -> int:
@@ -109,7 +108,16 @@ def identity(devices: int = 1, vmapped: int = 1, custom: str | None = None, cust
         sources=package_digest(*TRAINING),
         model_sources=UNKNOWN if custom is None else model_digest(custom),
         task_sources=UNKNOWN if custom_task is None else model_digest(custom_task),
+        framework=UNKNOWN if custom is None else _framework(custom),
     )
+
+
+def _framework(custom: str) -> str:
+    """The framework of a custom model besides JAX, and its version, such as 'torch 2.13.0'; empty for our own."""
+    from recombine.model.custom import framework_of
+
+    framework = framework_of(custom)
+    return UNKNOWN if framework == "equinox" else f"{framework} {version(framework)}"
 
 
 def this_start(step: int, identity: Identity) -> Start:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from recombine.config.schema import Config
 from recombine.errors import InputError
+from recombine.model.custom import torch_class
 from recombine.run.signals import StopSignal
 from recombine.run.training import Progress, RunOptions, RunTraining, restore
 from recombine.storage.writer import RunDirectory
@@ -24,6 +25,8 @@ def check_one_shape(configs: Sequence[Config]) -> None:
     """Refuse runs that differ in more than seed and support."""
     if len({(compiled_part(config), config.measure) for config in configs}) > 1:
         raise InputError("vmap", len(configs), "runs of one shape: only seeds and supports may differ")
+    if len(configs) > 1 and torch_class(configs[0]) is not None:
+        raise InputError("vmap", len(configs), "1 for a PyTorch model, which JAX cannot vmap")
 
 
 def execute_vmapped(

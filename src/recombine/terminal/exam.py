@@ -1,10 +1,27 @@
-"""Prints the scores of predictions that were made elsewhere."""
+"""Prints the scores of predictions that were made elsewhere, and the result of a benchmark."""
 
+from statistics import fmean
+
+from recombine.exam.benchmark import Result
 from recombine.exam.score import ExamScores
 from recombine.study.summary import FinalScores, ScoreTable
 from recombine.support.split import EVAL_SPLITS
+from recombine.terminal.output import print_line
 from recombine.terminal.scorecard import novel_cells
 from recombine.terminal.tables import print_scores, print_table, r2_text
+
+
+def print_result(path: str, result: Result) -> None:
+    """The scores of a benchmark's result: the mean over seeds by task and support, and the score that ranks it."""
+    rows = {}
+    for task, support in dict.fromkeys((run.task, run.support) for run in result.runs):
+        splits = ("in_dist", "ood", "novel", "control")
+        rows[f"{task}, {support}"] = [r2_text(fmean(result.values(task, support, split))) for split in splits]
+    print_table(f"{path}: {result.model} on {result.benchmark}", ["in_dist", "ood", "novel", "control"], rows)
+    scores, seeds = result.score(), len(result.score())
+    spread = f" (seeds {', '.join(f'{one:.3f}' for one in scores)})" if seeds > 1 else " (one seed)"
+    print_line(f"score {fmean(scores):.3f}{spread}: the mean R² on held-out masks over the tasks")
+    print_line(f"{result.parameters:,} parameters, {result.core_hours:.2f} core-hours")
 
 
 def print_exam(path: str, exam: ExamScores) -> None:

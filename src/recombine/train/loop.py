@@ -9,12 +9,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array, Bool, Float, Int, UInt32
+from jaxtyping import Array, Bool, Int, UInt32
 
 from recombine.config.schema import Config
 from recombine.errors import InputError
+from recombine.model.custom import torch_class
+from recombine.model.framework.torch_model import TorchModel
 from recombine.numerics import exact_jit
-from recombine.train.step import State, Tasks, compiled_part, train_step
+from recombine.train.step import State, Steps, Tasks, compiled_part, train_step
+from recombine.train.torch_step import torch_steps
 
 # The number of steps per dispatch is chosen so that a dispatch takes about this long: a signal waits no longer.
 SECONDS_PER_DISPATCH = 0.5
@@ -40,15 +43,6 @@ class NonFiniteLoss(ArithmeticError):
     """Training diverged: the loss or its gradient is not finite."""
 
 
-class Steps(NamedTuple):
-    """The result of a dispatch: the state, the number of steps done, and their losses (then any non-finite one)."""
-
-    state: State
-    losses: Float[Array, "most"]
-    done: Int[Array, ""]
-    finite: Bool[Array, ""]
-
-
 def train(
     config: Config,
     tasks: Tasks,
@@ -72,7 +66,10 @@ def train(
     while step < last:
         count = min(per_dispatch, last - step, every - step % every)
         started = time.monotonic()
-        steps = run_steps(static, seed, tasks, state, jnp.asarray(step), jnp.asarray(count), devices)
+        if isinstance(state.model, TorchModel):
+            steps = torch_steps(static, seed, tasks, state, step, count)
+        else:
+            steps = run_steps(static, seed, tasks, state, jnp.asarray(step), jnp.asarray(count), devices)
         done, losses = int(steps.done), np.asarray(steps.losses)
         per_dispatch = _next_count(count, time.monotonic() - started, first=per_dispatch == 1)
         step, state = step + done, steps.state
@@ -126,6 +123,8 @@ def check_devices(config: Config, devices: int) -> None:
     there = len(jax.devices())
     if not 1 <= devices <= there:
         raise InputError("devices", devices, f"from 1 to the {there} that JAX sees here")
+    if devices > 1 and torch_class(config) is not None:
+        raise InputError("devices", devices, "1 for a PyTorch model, which trains on one")
     if config.optimizer.batch_size % devices:
         raise InputError("devices", devices, f"must divide optimizer.batch_size = {config.optimizer.batch_size}")
 

@@ -4,7 +4,7 @@ Paper: Section 2, "In-context learning": the mean squared error at the query; Ap
 """
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -15,7 +15,9 @@ from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
 from recombine.config.schema import ComputeConfig, Config, MeasureConfig
 from recombine.model.build import build_model
+from recombine.model.custom import torch_class
 from recombine.model.forward import PLAIN, extra_pair, matmul_precision, predict_batch, takes_key
+from recombine.model.framework.torch_model import Arrays, TorchModel, torch_shapes
 from recombine.model.interface import Model
 from recombine.model.trunk import TrunkModel
 from recombine.numerics import exact_jit
@@ -33,11 +35,26 @@ NUMBERS_AT_ONCE = 2**17
 USUAL_WIDTH = 64  # assumed for a model that has no trunk
 
 
+class Moments(NamedTuple):
+    """The state of PyTorch's AdamW. Its number of steps is that of the run."""
+
+    exp_avg: Arrays
+    exp_avg_sq: Arrays
+
+
+def init_moments(model: TorchModel) -> Moments:
+    def zeros(array: Array | jax.ShapeDtypeStruct) -> Array | jax.ShapeDtypeStruct:
+        return array if isinstance(array, jax.ShapeDtypeStruct) else jnp.zeros_like(array)
+
+    return Moments(*({name: zeros(array) for name, array in model.parameters.items()} for _ in Moments._fields))
+
+
 class State(NamedTuple):
     """Everything that training changes."""
 
     model: Model
-    optimizer: optax.OptState
+    optimizer: Any
+    """Optax's state, or PyTorch's (`Moments`)."""
 
 
 class StepResult(NamedTuple):
@@ -45,6 +62,15 @@ class StepResult(NamedTuple):
 
     state: State
     loss: Float[Array, ""]
+    finite: Bool[Array, ""]
+
+
+class Steps(NamedTuple):
+    """The result of a dispatch: the state, the number of steps done, and their losses (then any non-finite one)."""
+
+    state: State
+    losses: Float[Array, "most"]
+    done: Int[Array, ""]
     finite: Bool[Array, ""]
 
 
@@ -67,6 +93,10 @@ def compiled_part(config: Config) -> Config:
 
 
 def init_state(config: Config) -> State:
+    if torch_class(config) is not None:
+        model = build_model(config, key=stream_key(config.seed, Stream.init))
+        assert isinstance(model, TorchModel)
+        return State(model, init_moments(model))
     # One compiled program: drawing the arrays one by one would compile each of them.
     static = replace(config, seed=0, teacher_seed=None)
     model = exact_jit(build_model)(static, key=stream_key(config.seed, Stream.init))
@@ -78,6 +108,9 @@ def state_shapes(config: Config) -> State:
 
     Loading compares the stored arrays with these first: a small configuration file can ask for a model of any size.
     """
+    if (found := torch_class(config)) is not None:
+        model = torch_shapes(found, config)
+        return State(model, init_moments(model))
     return eqx.filter_eval_shape(init_state, config)
 
 

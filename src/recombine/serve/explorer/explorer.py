@@ -17,6 +17,7 @@ from recombine.errors import InputError
 from recombine.measure.reference.baselines import RIDGE_STRENGTH
 from recombine.measure.ridge import fit_ridge
 from recombine.model.forward import predict_batch
+from recombine.model.framework.torch_model import TorchModel
 from recombine.model.interface import LatentModel, Model, Trace
 from recombine.serve.explorer.exchange import (
     TRUE,
@@ -160,6 +161,16 @@ def _run(
     return y[:NUM_QUERIES], y[NUM_QUERIES:], streams, trace
 
 
+def _run_torch(model: TorchModel, scene: Scene) -> tuple[Array, Array, Array | None, Trace]:
+    """The same of a PyTorch model, which computes outside of JAX. It executes no latent, so none is replaced."""
+    _, trace = model(scene.context_x, scene.context_y, scene.query_x[0])
+    x = jnp.concatenate([scene.query_x, scene.slice_x])
+    context_x, context_y = (jnp.repeat(array[None], len(x), axis=0) for array in (scene.context_x, scene.context_y))
+    y, residual, _ = model.forward(context_x, context_y, x)
+    streams = None if residual is None else residual[:NUM_READ, -1]
+    return y[:NUM_QUERIES], y[NUM_QUERIES:], streams, trace
+
+
 def _last(trace: Trace) -> Array | None:
     """The last residual stream of the token that is read out."""
     return None if trace.residual is None else trace.residual[-1, -1]
@@ -170,7 +181,10 @@ def _answer(
 ) -> ModelAnswer:
     given = jnp.zeros(run.latent_dim) if latent is None and run.latent_dim else latent
     is_replaced = jnp.asarray(latent is not None)
-    query_y, slice_y, streams, trace = _run(run.model, run.config.compute, scene, given, is_replaced)
+    if isinstance(run.model, TorchModel):
+        query_y, slice_y, streams, trace = _run_torch(run.model, scene)
+    else:
+        query_y, slice_y, streams, trace = _run(run.model, run.config.compute, scene, given, is_replaced)
     decoded = None
     if run.probe is not None and streams is not None:
         decoded = np.asarray(streams, np.float64) @ np.asarray(run.probe.weights) + np.asarray(run.probe.intercept)

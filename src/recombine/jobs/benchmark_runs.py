@@ -1,0 +1,97 @@
+"""The runs of the benchmark for one model, and the result file that is made of them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from recombine.config.preset import preset_config
+from recombine.config.schema import Config
+from recombine.config.toml import Tables, config_tables, override
+from recombine.errors import InputError
+from recombine.exam.array_archive import save_arrays
+from recombine.exam.benchmark import (
+    Result,
+    RunResult,
+    Size,
+    episodes_of,
+    fingerprint,
+    result_arrays,
+    rounded,
+    score_run,
+    setting_config,
+    settings,
+)
+from recombine.files import read_file
+from recombine.measure.predict import forward_episodes
+from recombine.model.build import count_parameters
+from recombine.record.codec import decode
+from recombine.record.run_state import TimingRow
+from recombine.run.load import load_model
+from recombine.storage.reader import read_run
+from recombine.storage.source import DirectorySource
+
+OWN = ("num_steps", "batch_size")  # of the optimiser: the benchmark's, not the user's
+LARGEST_TIMING = 1 << 26
+
+
+def benchmark_config(kind: str, changes: Tables) -> Config:
+    """The model of a result, with the user's changes to it and to its optimiser."""
+    config = preset_config("quick", kind)
+    for group, fields in changes.items():
+        if group not in ("model", "optimizer"):
+            raise InputError("set", group, "the benchmark is frozen; only model.… and optimizer.… may be changed")
+        if group == "model" and isinstance(fields, dict) and "kind" in fields:
+            raise InputError("set", "model.kind", "name the model with --model")
+        for name in OWN:
+            if group == "optimizer" and isinstance(fields, dict) and name in fields:
+                raise InputError(f"optimizer.{name}", fields[name], "is frozen in the benchmark; leave it out")
+    return override(config, changes)
+
+
+def benchmark_runs(config: Config, size: Size) -> dict[str, Config]:
+    """The runs by name, in the order in which they are trained."""
+    return {setting.name: setting_config(config, setting, size) for setting in settings(size)}
+
+
+def write_result(out: Path, config: Config, size: Size, path: Path, say: Callable[[str], None]) -> Result:
+    """Predict the benchmark's episodes with the model of every run, and write the result file."""
+    runs, predictions, parameters, machine = [], {}, 0, ""
+    for setting in settings(size):
+        run = out / setting.name
+        say(f"predicting {setting.name}")
+        trained, file = load_model(run), episodes_of(setting, size)
+        found = [forward_episodes(trained.config, trained.model, part.episodes).y for part in file.drawn.values()]
+        prediction = np.concatenate([np.asarray(one) for one in found])
+        if not np.isfinite(prediction).all():
+            raise ArithmeticError(f"{setting.name}: some predictions are not finite: the model has diverged")
+        predictions[setting.name] = rounded(prediction)
+        stored = read_run(DirectorySource(run))
+        runs.append(
+            RunResult(
+                task=setting.task,
+                support=setting.support,
+                seed=setting.seed,
+                episodes=fingerprint(file).digest,
+                r2=score_run(predictions[setting.name], file),
+                core_hours=round(_core_hours(run, stored.made.threads if stored.made else 1), 4),
+            )
+        )
+        parameters, machine = count_parameters(trained.model), stored.made.device if stored.made else ""
+    tables = config_tables(config)
+    result = Result(
+        size=size,
+        model=config.model.label,
+        config={name: tables[name] for name in ("model", "optimizer")},
+        parameters=parameters,
+        machine=machine,
+        runs=tuple(runs),
+    )
+    save_arrays(path, result_arrays(result, predictions))
+    return result
+
+
+def _core_hours(run: Path, threads: int) -> float:
+    """The time that the run has taken, measuring included, times its threads."""
+    lines = read_file(run / "timing.jsonl", LARGEST_TIMING).decode(errors="replace").splitlines()
+    return threads * sum(sum(decode(line, TimingRow).seconds.values()) for line in lines) / 3600

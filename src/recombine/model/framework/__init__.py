@@ -1,0 +1,1 @@
+"""Models of other frameworks behind the interface of our own: PyTorch and Flax NNX."""
