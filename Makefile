@@ -58,7 +58,7 @@ docs: $(READY)
 
 # The docs as a site, in build/site. Broken links, and anything that would be loaded from elsewhere, end it.
 site: $(READY)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 # The pictures of the server's page, in the docs. Needs a browser (make system-deps).
 pictures: $(READY)

@@ -27,7 +27,7 @@ PAGES = {  # pages that are not in docs/, by their name in the site
 } | {f"notebooks/{path.stem}.md": f"notebooks/{path.name}" for path in sorted((ROOT / "notebooks").glob("*.ipynb"))}
 EXPLORE = "explore.html"
 FRONT = f"""<iframe src="{EXPLORE}" title="The finding, with the trained models" loading="lazy"
-style="width: 100%; height: 46rem; border: 1px solid #8884; border-radius: 6px"></iframe>
+style="width: 100%; height: 56rem; border: 1px solid #8884; border-radius: 6px"></iframe>
 
 *[The same page on its own]({EXPLORE}). The trained models run in it; nothing is loaded or sent.*
 
