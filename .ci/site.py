@@ -50,7 +50,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for source in [*PAGES.values(), *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]:
         for link in LINK.finditer(_text(ROOT / source)):
             target = _target(source, link[2] or link[5])
-            if target is not None and target not in PAGES.values() and not target.startswith("docs/"):
+            if target is not None and _is_copied(target, source):
                 name = _copy(target)
                 if files.get_file_from_path(name) is None:
                     files.append(File.generated(config, name, content=(ROOT / target).read_bytes()))
@@ -68,8 +68,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         target = _target(source, url)
         if target is None:
             return link[0]
-        by_source = {source: name for name, source in PAGES.items()}
-        place = by_source.get(target) or (target.removeprefix("docs/") if target.startswith("docs/") else _copy(target))
+        pages = {source: name for name, source in PAGES.items()}
+        place = _copy(target) if _is_copied(target, source) else pages.get(target, target.removeprefix("docs/"))
         return f"{before}{up}{place}{'#' + urldefrag(url)[1] if '#' in url else ''}{after}"
 
     text = LINK.sub(moved, markdown)
@@ -99,6 +99,11 @@ def _target(source: str, url: str) -> str | None:
         return None
     target = (ROOT / source).parent.joinpath(path).resolve()
     return target.relative_to(ROOT).as_posix() if target.is_file() and target.is_relative_to(ROOT) else None
+
+
+def _is_copied(target: str, source: str) -> bool:
+    """Whether a link from `source` leads to a copy of a file: it is no page, or a notebook that links to itself."""
+    return target == source or (target not in PAGES.values() and not target.startswith("docs/"))
 
 
 def _copy(target: str) -> str:
