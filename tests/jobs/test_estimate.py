@@ -36,8 +36,8 @@ def test_the_steps_of_the_paper(tmp_path: Path) -> None:
     """100,000 steps, and 41 measurements of 16,000 episodes: four splits, the probe's, and half as many novel ones."""
     runs = wanted("paper")
     costs = job_costs(jobs_to_do(runs, tmp_path, ["scorecard"]))
-    for name in ("transformer-connected+-seed0", "explicit-3-disconnected-seed0"):
-        step = module.STEP + module.PER_FLOP * step_flops(runs[name])
+    for name, inference_steps in (("transformer-connected+-seed0", 0), ("explicit-3-disconnected-seed0", 3)):
+        step = module.STEP + inference_steps * module.INFERENCE_STEP + module.PER_FLOP * step_flops(runs[name])
         expected = step * (100_000 + 41 * 16_000 * 5.5 * module.FORWARD / 128)
         assert costs[name].train == Cost(0.0, pytest.approx(expected))
 

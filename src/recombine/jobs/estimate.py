@@ -7,14 +7,14 @@ custom model is timed, because nobody knows what it computes.
 
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from recombine.config.model import BASELINES, HypertransformerConfig, TrunkConfig
+from recombine.config.model import BASELINES, CustomModelConfig, HypertransformerConfig, TrunkConfig
 from recombine.config.schema import Config, OptimizerConfig
 from recombine.config.toml import override, parse_toml
 from recombine.jobs.protocol import Job
@@ -31,11 +31,10 @@ OURS_COMPILES = 2.2  # the small program, as the first of a process
 OURS_MULTIPLIES = 75e9  # floating-point operations a second
 STEP, PER_FLOP = 5e-3, 2e-11  # a step of 128 episodes without its matrix products; each operation of these
 FORWARD = 0.4  # evaluating an episode, relative to training on it: 0.28 to 0.40 in runs of `quick`
-COMPILE_RUN, COMPILE_RUN_LATENT, COMPILE_RUN_EXPLICIT = 32.0, 45.0, 60.0
-COMPILE_CARD, COMPILE_CARD_LATENT = 10.0, 18.0
-CARD, CARD_LATENT = 4.0, 8.0
-COMPILE_REFERENCES, REFERENCES = 60.0, 60.0
-START = 2.0  # of a run whose programs are compiled
+INFERENCE_STEP = 2.5e-3  # each step of explicit inference on 128 episodes, in training
+START, COMPILE_RUN, COMPILE_RUN_LATENT = 2.0, 30.0, 43.0  # everything up to the first step, of `quick`; with a latent
+CARD, COMPILE_CARD, CARD_LATENT, COMPILE_CARD_LATENT = 4.0, 10.0, 8.5, 17.0  # the scorecard, of `quick`
+REFERENCES, COMPILE_REFERENCES = 0.04, 55.0  # for each episode of a split; 1,600 episodes took 63 to 74 s
 
 SECONDS_OF_STEPS = 2.0  # for a custom model
 
@@ -136,15 +135,12 @@ def _sum(costs: Iterable[Cost]) -> Cost:
 
 def _run_cost(config: Config, path: Path, has_card: bool, step: float, once: Once) -> JobCost:
     source, num_steps = DirectorySource(path), config.optimizer.num_steps
-    row = last_row(source) if path.is_dir() else None
-    left = 0.0 if is_done(source) else 1.0 - (row.step / num_steps if row else 0.0)
-    shape, latent = compiled_part(config), not isinstance(config.model, TrunkConfig) or _has_latent(config)
-    start = train_cost = Cost()
+    row = last_row(source)
+    left = 0.0 if is_done(source) else max(0.0, 1.0 - (row.step / num_steps if row else 0.0))
+    latent = isinstance(config.model, HypertransformerConfig | CustomModelConfig)  # a custom model may have one
+    shape, start, train_cost = compiled_part(config), Cost(), Cost()
     if left:
-        run = COMPILE_RUN_LATENT if latent else COMPILE_RUN
-        if getattr(config.model, "inference_steps", 0):
-            run = COMPILE_RUN_EXPLICIT
-        start = Cost(once(("run", shape, config.measure), run), START)
+        start = Cost(once(("run", shape, config.measure), COMPILE_RUN_LATENT if latent else COMPILE_RUN), START)
         read = config.measure.episodes * (len(evaluation_splits(config)) + 1.5) * (config.measure.snapshots + 1)
         measuring = FORWARD * step * read / config.optimizer.batch_size
         train_cost = Cost(0.0, left * (num_steps * step + measuring))
@@ -157,21 +153,19 @@ def _run_cost(config: Config, path: Path, has_card: bool, step: float, once: Onc
 def _references_cost(config: Config, once: Once) -> Cost:
     task = config.task
     key = ("references", task.input_dim, task.hidden_dim, task.episode_length, config.measure.episodes)
-    return Cost(once(key, COMPILE_REFERENCES), REFERENCES * config.measure.episodes / 1_600)
-
-
-def _has_latent(config: Config) -> bool:
-    return isinstance(config.model, HypertransformerConfig)
+    return Cost(once(key, COMPILE_REFERENCES), REFERENCES * config.measure.episodes)
 
 
 def _step_cost(config: Config, step_seconds: Callable[[Config], float] | None) -> float:
     """The seconds of a training step, on a core of ours."""
-    besides = STEP * config.optimizer.batch_size / 128
-    if config.model.kind == BASELINES["bottleneck"]:  # the hypertransformer's trunk
-        options = dict(config.model.options)  # pyright: ignore[reportAttributeAccessIssue]
-        config = replace(config, model=HypertransformerConfig(**options))
+    besides = config.optimizer.batch_size / 128 * STEP
+    if isinstance(config.model, CustomModelConfig) and config.model.kind == BASELINES["bottleneck"]:
+        known = {field.name for field in fields(HypertransformerConfig)}
+        options = {name: value for name, value in config.model.options if name in known}
+        config = replace(config, model=HypertransformerConfig(**options))  # it has the same trunk
     if isinstance(config.model, TrunkConfig):
-        return besides + PER_FLOP * step_flops(config)
+        inference = INFERENCE_STEP * getattr(config.model, "inference_steps", 0) * config.optimizer.batch_size / 128
+        return besides + inference + PER_FLOP * step_flops(config)
     return besides if step_seconds is None else step_seconds(config)
 
 
