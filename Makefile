@@ -8,7 +8,8 @@ BIN := $(VENV)/bin
 BASE := $(VENV)/.base
 SERVER := $(VENV)/.server
 READY := $(VENV)/.ready
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+# Bytecode is made when a module is first imported: compiling everything takes longer, and 80 MB.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --editable
 
 .PHONY: setup reproduce demo test test-slow torture docs site pictures wheel lint format clean system-deps
 
