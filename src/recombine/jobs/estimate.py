@@ -28,13 +28,13 @@ from recombine.train.step import compiled_part, config_tasks, init_state
 # What the work took on a core of ours, in processor seconds, by what they are spent on: another machine may be faster
 # at one of them only. How long a program compiles hardly depends on the sizes.
 OURS_COMPILES = 2.2  # the small program, as the first of a process
-OURS_MULTIPLIES = 75e9  # floating-point operations a second
+OURS_MULTIPLIES = 115e9  # floating-point operations a second
 STEP, PER_FLOP = 5e-3, 2e-11  # a step of 128 episodes without its matrix products; each operation of these
+INFERENCE_STEP = 1.5e-3  # each step of explicit inference on 128 episodes, in training
 FORWARD = 0.4  # evaluating an episode, relative to training on it: 0.28 to 0.40 in runs of `quick`
-INFERENCE_STEP = 2.5e-3  # each step of explicit inference on 128 episodes, in training
-START, COMPILE_RUN, COMPILE_RUN_LATENT = 2.0, 30.0, 43.0  # everything up to the first step, of `quick`; with a latent
-CARD, COMPILE_CARD, CARD_LATENT, COMPILE_CARD_LATENT = 4.0, 10.0, 8.5, 17.0  # the scorecard, of `quick`
-REFERENCES, COMPILE_REFERENCES = 0.04, 55.0  # for each episode of a split; 1,600 episodes took 63 to 74 s
+START, COMPILE_RUN, COMPILE_RUN_LATENT = 1.3, 30.0, 43.0  # everything up to the first step, of `quick`; with a latent
+CARD, COMPILE_CARD, CARD_LATENT, COMPILE_CARD_LATENT = 2.5, 10.0, 5.3, 17.0  # the scorecard, of `quick`
+REFERENCES, COMPILE_REFERENCES = 0.026, 55.0  # for each episode of a split
 
 SECONDS_OF_STEPS = 2.0  # for a custom model
 
