@@ -1,4 +1,4 @@
-# Two commands do all the set-up: `make reproduce` runs the main job, `make test` the tests.
+# Two commands do all the set-up: .PHONY: setup reproduce demo test test-slow torture docs site pictures wheelmake reproduce.PHONY: setup reproduce demo test test-slow torture docs site pictures wheel runs the main job, .PHONY: setup reproduce demo test test-slow torture docs site pictures wheelmake test.PHONY: setup reproduce demo test test-slow torture docs site pictures wheel the tests.
 # Every target makes .venv itself. PYTHON chooses the interpreter, 3.11 or later.
 
 PYTHON ?= python3
@@ -8,9 +8,10 @@ BIN := $(VENV)/bin
 BASE := $(VENV)/.base
 SERVER := $(VENV)/.server
 READY := $(VENV)/.ready
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+# Bytecode is made when a module is first imported: compiling everything takes longer, and 80 MB.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --editable
 
-.PHONY: setup reproduce demo test test-slow torture docs pictures wheel lint format clean system-deps
+.PHONY: setup reproduce demo test test-slow torture docs site pictures wheel lint format clean system-deps
 
 setup: $(BASE)
 
@@ -55,6 +56,10 @@ system-deps:
 # The tables and figures of the docs, from the runs in evidence/.
 docs: $(READY)
 	$(BIN)/python evidence/scripts/docs.py
+
+# The docs as a site, in build/site. Broken links, and anything that would be loaded from elsewhere, end it.
+site: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 # The pictures of the server's page, in the docs. Needs a browser (make system-deps).
 pictures: $(READY)

@@ -4,11 +4,13 @@ The environment has what the wheel itself asks for and the extra `serve`, nothin
 """
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
 import venv
+import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -51,6 +53,7 @@ def main() -> None:
         pip([*quiet, "wheel", "--no-deps", "--wheel-dir", str(place), str(ROOT)], sys.executable)
         (wheel,) = place.glob("recombine-*.whl")
         print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB")
+        check_readme(wheel)
         venv.create(place / "env", with_pip=True)
         python = str(place / "env" / "bin" / "python")
         started = time.monotonic()
@@ -63,6 +66,20 @@ def main() -> None:
             run([str(place / "env" / "bin" / "recombine"), *line.split()], work)
         run([python, "-c", IN_PYTHON], work, show=True)
         print("every command works outside the checkout")
+
+
+def check_readme(wheel: Path) -> None:
+    """A package index shows the README alone: no picture and no link may need the repository."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        text = archive.read(name).decode()
+    assert "## What was found" in text
+    lost = [
+        link
+        for link in re.findall(r"\]\(([^)]+)\)|<img src=\"([^\"]+)", text)
+        if not "".join(link).startswith(("https://", "#"))
+    ]
+    assert not lost, lost
 
 
 def pip(arguments: list[str], python: str) -> None:

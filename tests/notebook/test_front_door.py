@@ -1,4 +1,4 @@
-"""What a notebook needs, and the Python of the docs."""
+"""What a notebook needs, the Python of the docs, and the notebooks."""
 
 import ast
 import json
@@ -7,6 +7,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -161,7 +162,8 @@ def test_a_patched_latent_is_executed() -> None:
         rc.patch(rc.load("demo/quick/transformer-connected+-seed0"), episodes, "true")
 
 
-PAGE = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
 START, DEMO, OWN = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 
 
@@ -184,3 +186,64 @@ def test_the_python_runs(
         assert list(tmp_path.glob("runs/*/metrics.jsonl"))
     if code == DEMO:
         assert (tmp_path / "results.png").stat().st_size > 10_000
+
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+
+def cells(notebook: Path, kind: str = "code") -> list[str]:
+    found = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    return ["".join(cell["source"]) for cell in found if cell["cell_type"] == kind]
+
+
+def run_cells(codes: list[str]) -> dict[str, Any]:
+    """Run the cells in one namespace, and render what a notebook would show below each."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for number, code in enumerate(codes):
+        tree, shown = ast.parse(code), None
+        if isinstance(last := tree.body[-1], ast.Expr):
+            tree.body.pop()
+            shown = ast.Expression(last.value)
+        exec(compile(tree, f"cell {number}", "exec"), names)
+        if shown is not None:
+            value = eval(compile(shown, f"cell {number}", "eval"), names)
+            if to_dict := getattr(value, "to_dict", None):
+                assert to_dict(), "a figure without a specification, or an empty table"
+            names[f"shown {number}"] = value
+    return names
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS])
+def test_notebooks_are_stored_without_outputs(notebook: Path) -> None:
+    found = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in found)
+    for link in re.findall(r"\]\((?!https?:)([^)#]+)\)", "\n".join(cells(notebook, "markdown"))):
+        assert (notebook.parent / link).is_file(), link
+
+
+def test_play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = run_cells(cells(ROOT / "notebooks" / "play.ipynb"))
+    patched, r2 = found["patched"], found["r2"]
+    assert patched["the true latent"].r2 > patched["its own"].r2 > patched["another episode's"].r2
+    assert r2[-1] > r2[0] + 0.1, "explicit inference helps"
+    assert r2[0] == pytest.approx(patched["its own"].r2, abs=1e-4)
+
+
+@pytest.mark.slow
+def test_the_novel_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = run_cells(cells(ROOT / "notebooks" / "novel_part.ipynb"))["table"].set_index("prediction")
+    whole, novel = table["R², all of the task"], table["R², novel part"]
+    assert novel["best blend"] == pytest.approx(0.0, abs=1e-3)
+    assert whole["best blend"] > whole["transformer"] > whole["hypertransformer"]
+    assert novel["hypertransformer"] > novel["transformer"]
+    assert (whole["truth"], novel["truth"]) == (1.0, 1.0)
+
+
+@pytest.mark.slow
+def test_your_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = run_cells(cells(ROOT / "notebooks" / "your_model.ipynb"))
+    assert found["card"].scores.in_dist.r2 == pytest.approx(found["run"].rows[-1].in_dist.r2, abs=1e-4)
+    assert re.search(r"ood +R² -?\d|PyTorch is not installed", capsys.readouterr().out)

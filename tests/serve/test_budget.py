@@ -1,7 +1,6 @@
 """On a busy machine the server uses its share and no more; on an idle one it never waits."""
 
 import asyncio
-import os
 import threading
 from pathlib import Path
 
@@ -17,11 +16,11 @@ class Machine:
     """A clock, the processor time that was used, and how busy the cores are, all set by hand."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, busy: float):
-        self.clock = self.used = self.slept = self.busy_ticks = 0.0
-        self.busy, self.ticks = busy, 2 * os.sysconf("SC_CLK_TCK")  # of two cores
+        self.clock = self.used = self.slept = self.busy_seconds = 0.0
+        self.busy, self.cores = busy, 2
         monkeypatch.setattr("time.monotonic", lambda: self.clock)
-        ticks = lambda ours: busy_module.CoreTicks(0, int(self.busy_ticks), int(self.ticks * self.clock))  # noqa: E731
-        monkeypatch.setattr(busy_module, "read_ticks", ticks)
+        read = lambda ours: busy_module.CoreSeconds(0.0, self.busy_seconds, self.cores * self.clock)  # noqa: E731
+        monkeypatch.setattr(busy_module, "read_seconds", read)
 
     def budget(self, share: float = 0.015) -> Budget:
         return Budget(share, time_used=lambda: self.used)
@@ -36,7 +35,7 @@ class Machine:
 
     def _pass(self, seconds: float) -> None:
         self.clock += seconds
-        self.busy_ticks += self.ticks * self.busy * seconds
+        self.busy_seconds += self.cores * self.busy * seconds
 
 
 def storm(machine: Machine, share: float, answers: int = 2_000, each: float = 0.1) -> None:

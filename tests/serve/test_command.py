@@ -7,13 +7,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import NamedTuple
 
+import psutil
 import pytest
 
 from recombine.cli.serve import Serve
 from recombine.errors import InputError
-from recombine.serve import busy as module
-from recombine.serve.busy import TICKS_PER_SECOND, Busyness
+from recombine.serve.busy import Busyness, read_seconds
 
 
 @pytest.mark.parametrize(
@@ -85,28 +87,25 @@ def test_it_leaves_without_a_word(how: signal.Signals) -> None:
     assert said == "Press Ctrl-C to stop.\n"
 
 
+class Core(NamedTuple):
+    """The counters of a core on Linux that matter here."""
+
+    user: float
+    idle: float
+    iowait: float = 0.0
+    guest: float = 0.0
+    guest_nice: float = 0.0
+
+
 class System:
-    """/proc/stat of some cores and /proc/PID/stat, set by hand: seconds that each core was busy and idle."""
+    """The counters of some cores and of one process, set by hand: seconds that each core was busy and idle."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, cores: int, mine: set[int]):
         self.busy, self.idle, self.own = [0.0] * cores, [0.0] * cores, 0.0
-        monkeypatch.setattr(os, "sched_getaffinity", lambda process: mine)
-        monkeypatch.setattr(module, "Path", self.path)
-
-    def path(self, name: str) -> "System":
-        self.name = name
-        return self
-
-    def read_text(self, **_: str) -> str:
-        def ticks(seconds: float) -> int:
-            return int(seconds * TICKS_PER_SECOND)
-
-        if self.name != "/proc/stat":
-            return f"7 (a ) name) S {' '.join(['0'] * 10)} {ticks(self.own)} 0 0 0"
-        pairs = list(zip(self.busy, self.idle, strict=True))
-        lines = [f"cpu{i} {ticks(busy)} 0 0 {ticks(idle)} 0 0 0 0 0 0" for i, (busy, idle) in enumerate(pairs)]
-        whole = f"cpu  {ticks(sum(self.busy))} 0 0 {ticks(sum(self.idle))} 0 0 0 0 0 0"
-        return "\n".join([whole, *lines, "intr 1 2 3"])
+        monkeypatch.setattr(os, "sched_getaffinity", lambda process: mine, raising=False)
+        monkeypatch.setattr(psutil, "cpu_times", lambda percpu: list(map(Core, self.busy, self.idle)))
+        times = lambda: SimpleNamespace(user=self.own, system=0.0)  # noqa: E731
+        monkeypatch.setattr(psutil, "Process", lambda process: SimpleNamespace(cpu_times=times))
 
 
 @pytest.mark.parametrize(
@@ -148,14 +147,36 @@ def test_cores_of_an_allocation(monkeypatch: pytest.MonkeyPatch, at: int, busy: 
     assert watched.is_busy() is busy
 
 
-@pytest.mark.skipif(not Path("/proc/stat").exists(), reason="there is no /proc/stat on this system")
 def test_this_machine() -> None:
-    """The real files: the work of this process counts as the server's own."""
-    found = module.read_ticks((os.getpid(), None, 0))
-    assert found.ours == pytest.approx(time.process_time() * TICKS_PER_SECOND, abs=0.1 * TICKS_PER_SECOND)
+    """The real counters: the work of this process counts as the server's own."""
+    found = read_seconds((os.getpid(), None, 0))
+    assert found.ours == pytest.approx(time.process_time(), abs=0.1)
     assert found.ours <= found.busy < found.total
 
 
-def test_another_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "Path", lambda name: Path("/no such directory"))
+def test_macos(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No affinity, and no counter of waiting for the disk: every core counts."""
+
+    class MacCore(NamedTuple):
+        user: float
+        nice: float
+        system: float
+        idle: float
+
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(psutil, "cpu_times", lambda percpu: [MacCore(1.0, 2.0, 3.0, 4.0), MacCore(0.0, 0.0, 0.0, 10.0)])
+    assert read_seconds(()) == (0.0, 6.0, 20.0)
+
+
+def test_linux_counts_virtual_machines_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {1}, raising=False)
+    monkeypatch.setattr(psutil, "cpu_times", lambda percpu: [Core(9.0, 9.0), Core(5.0, 3.0, 1.0, 2.0, 1.0)])
+    assert read_seconds(()) == (0.0, 5.0, 9.0)
+
+
+def test_a_system_that_does_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(percpu: bool) -> None:
+        raise psutil.AccessDenied
+
+    monkeypatch.setattr(psutil, "cpu_times", refuse)
     assert Busyness().is_busy() is False

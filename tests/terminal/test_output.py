@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from recombine import terminal
+from recombine.jobs.estimate import Cost, JobCost
 from recombine.jobs.protocol import Job, JobEvent, News, NewsKind
 from recombine.record.score import MetricsRow, SplitScore
 from recombine.terminal import jobs, progress
@@ -141,6 +142,26 @@ def test_many_jobs_as_plain_lines(capsys: pytest.CaptureFixture[str], monkeypatc
     assert lines[-1] == "1 of 4 jobs done, 2 running, 1 waiting · 20 steps/s · ETA 2 min"
 
 
+def test_the_remaining_time_counts_what_is_not_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiling, references and scorecards are expected from the start; this machine is half as fast."""
+    costs = {"references": JobCost(Cost(10.0, 10.0))} | {
+        name: JobCost(Cost(20.0, 0.0), Cost(0.0, 100.0), Cost(0.0, 30.0)) for name in "ab"
+    }
+    display = JobsDisplay({"references": None, "a": 100, "b": 100}, 1, costs)
+    now = [0.0]
+    monkeypatch.setattr(jobs.time, "monotonic", lambda: now[0])
+    display.update(news("references", "started"))
+    assert "ETA 5 min" in display._overall(0.0), "20 + 2 · 150 s"
+    now[0] = 40.0
+    display.update(news("references", "done"))
+    assert "ETA 10 min" in display._overall(40.0), "everything takes twice its cost"
+    display.update(news("a", "started"))
+    for now[0], step in ((50.0, 0), (60.0, 1), (80.0, 41)):
+        display.update(news("a", "progress", step=step, loss=0.1))
+    assert display._seconds_left("a", 80.0) == pytest.approx(59 / 2 + 60), "at two steps a second, then the scorecard"
+    assert display._seconds_left("b", 80.0) == pytest.approx(300)
+
+
 def test_failures_and_the_best_so_far(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "SECONDS_BETWEEN_LINES", 0.0)
     with JobsDisplay(dict.fromkeys("abcd", 10), workers=1) as display:
@@ -151,7 +172,7 @@ def test_failures_and_the_best_so_far(capsys: pytest.CaptureFixture[str], monkey
         display.update(news("d", "started"))
         display.update(news("d", "failed", error="no space left"))
     assert "d: failed: no space left" in capsys.readouterr().err
-    assert display._overall() == "3 of 4 jobs done, 0 running, 0 waiting · 1 failed · best R² ood 0.700 (b)"
+    assert display._overall(0.0) == "3 of 4 jobs done, 0 running, 0 waiting · 1 failed · best R² ood 0.700 (b)"
 
 
 def test_on_a_narrow_terminal_nothing_is_cut() -> None:

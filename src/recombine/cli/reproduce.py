@@ -9,7 +9,7 @@ import tyro
 
 from recombine.checks import check_choice, check_seed, check_size
 from recombine.cli.arguments import Executor, OptionalInt, OptionalPath, plain_help
-from recombine.cli.jobs import execute_jobs, headline
+from recombine.cli.jobs import estimate_jobs, execute_jobs, headline, print_estimate
 from recombine.config.preset import Preset
 from recombine.errors import Failed, InputError
 from recombine.terminal.output import note, print_json, print_line
@@ -51,7 +51,7 @@ class Reproduce:
     """Print JSON: the path of the page, the verdicts, the runs."""
 
     def run(self) -> None:
-        from recombine.run.machine import available_cores, prepare
+        from recombine.run.machine import prepare
         from recombine.storage.writer import check_run_path
 
         # Before a custom model is imported, which may start JAX. `smoke` spends nearly all its time compiling.
@@ -68,7 +68,7 @@ class Reproduce:
                 for config in [entry.config for entry in entries if entry.config.model.kind == kind][:1]:
                     check_custom(config)
         if self.dry_run:
-            self._estimate(entries, out, self.where.at_a_time or available_cores())
+            self._estimate(entries, out)
             return
         from recombine.jobs.plan import check_same
         from recombine.run.signals import run_interruptibly
@@ -138,23 +138,17 @@ class Reproduce:
         if failed:
             raise Failed(f"{len(failed)} of the runs failed: {', '.join(failed)}")
 
-    def _estimate(self, entries: "Sequence[CatalogRun]", out: Path, workers: int) -> None:
-        from recombine.jobs.estimate import seconds_per_run, total_seconds
-        from recombine.storage.reader import is_done
-        from recombine.storage.source import DirectorySource
-        from recombine.terminal.speed import duration
+    def _estimate(self, entries: "Sequence[CatalogRun]", out: Path) -> None:
+        from recombine.jobs.plan import jobs_to_do
 
-        rows = []
-        seconds = seconds_per_run([entry.config for entry in entries], note)
-        for entry, each in zip(entries, seconds, strict=True):
-            done = is_done(DirectorySource(out / entry.name))
-            rows.append({"run": entry.name, "panels": entry.panels, "done": done, "seconds": 0.0 if done else each})
-        total = total_seconds([row["seconds"] for row in rows], workers)
+        wanted = {entry.name: entry.config for entry in entries}
+        found = estimate_jobs(jobs_to_do(wanted, out, ["scorecard"]), self.where)
+        beside = {entry.name: entry.panels for entry in entries}
+        rows = [
+            {"run": name, "panels": panels, "done": name not in found.each, "seconds": found.each.get(name, 0.0)}
+            for name, panels in beside.items()
+        ]
         if self.json:
-            print_json({"runs": rows, "workers": workers, "seconds": total})
+            print_json({"runs": rows} | found.as_json())
             return
-        width = max(len(row["run"]) for row in rows)
-        for row in rows:
-            time = "done" if row["done"] else duration(row["seconds"])
-            print_line(f"{row['run']:<{width}}  {row['panels']:<14}  {time:>9}")
-        print_line(f"{len(rows)} runs, {workers} at a time: about {duration(total)} on this machine")
+        print_estimate(found, wanted, beside)

@@ -9,7 +9,7 @@ import tyro
 
 from recombine.checks import check_seed, check_size
 from recombine.cli.arguments import Executor, OptionalClass, OptionalInt, OptionalPath, plain_help
-from recombine.cli.jobs import execute_jobs, headline
+from recombine.cli.jobs import estimate_jobs, execute_jobs, headline, print_estimate
 from recombine.cli.report import default_report
 from recombine.config.model import SHIPPED
 from recombine.config.preset import Preset
@@ -57,7 +57,7 @@ class Run:
     """Print JSON."""
 
     def run(self) -> None:
-        from recombine.run.machine import available_cores, prepare
+        from recombine.run.machine import prepare
         from recombine.storage.writer import check_run_path
 
         runs = self._runs()
@@ -81,7 +81,7 @@ class Run:
             check_run_path(out / run.name)
         wanted = {run.name: run.config for run in runs}
         if self.dry_run:
-            self._estimate(wanted, out, self.where.at_a_time or available_cores())
+            self._estimate(wanted, out)
             return
         from recombine.jobs.plan import check_same
         from recombine.run.signals import run_interruptibly
@@ -134,24 +134,16 @@ class Run:
         if failed:
             raise Failed(f"{len(failed)} of the runs failed: {', '.join(failed)}")
 
-    def _estimate(self, wanted: "dict[str, Config]", out: Path, workers: int) -> None:
-        from recombine.jobs.estimate import seconds_per_run, total_seconds
-        from recombine.storage.reader import is_done
-        from recombine.storage.source import DirectorySource
-        from recombine.terminal.speed import duration
+    def _estimate(self, wanted: "dict[str, Config]", out: Path) -> None:
+        from recombine.jobs.plan import jobs_to_do
 
-        left = {name: config for name, config in wanted.items() if not is_done(DirectorySource(out / name))}
-        seconds = dict(zip(left, seconds_per_run(list(left.values()), note), strict=True))
-        steps = sum(config.optimizer.num_steps for config in left.values())
-        total = total_seconds(seconds.values(), workers)
+        found = estimate_jobs(jobs_to_do(wanted, out, ["selection"]), self.where)
+        each = {name: found.each[name] for name in wanted if name in found.each}
+        steps = sum(wanted[name].optimizer.num_steps for name in each)
         if self.json:
-            print_json({"runs": list(wanted), "seconds_each": seconds, "steps": steps, "seconds": total})
+            print_json({"runs": list(wanted), "seconds_each": each, "steps": steps} | found.as_json())
             return
-        width = max(map(len, wanted))
-        for name in wanted:
-            print_line(f"{name:<{width}}  {duration(seconds[name]) if name in seconds else 'done':>9}")
-        what = f"{len(wanted)} runs, {len(left)} to do, {steps:,} steps, {workers} at a time"
-        print_line(f"{what}: about {duration(total)} on this machine")
+        print_estimate(found, wanted)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
@@ -14,15 +14,26 @@ from recombine.jobs.protocol import JobEvent, News
 from recombine.support.split import TEACHER_SPLITS
 from recombine.terminal.speed import Rate, duration
 
+if TYPE_CHECKING:
+    from recombine.jobs.estimate import JobCost
+
 SECONDS_BETWEEN_LINES = 10.0
 
 
 class JobsDisplay:
     """`totals` has the number of steps of each job, or None for a job without steps. `workers` is the number of jobs
-    that run at a time, or None if a cluster decides."""
+    that run at a time, or None if a cluster decides. `costs` are the expected times on a machine of ours: jobs that are
+    done tell how long this machine takes in comparison."""
 
-    def __init__(self, totals: Mapping[str, int | None], workers: int | None = None):
-        self.totals, self.workers = totals, workers
+    def __init__(
+        self,
+        totals: Mapping[str, int | None],
+        workers: int | None = None,
+        costs: "Mapping[str, JobCost] | None" = None,
+    ):
+        self.totals, self.workers, self.costs = totals, workers, costs or {}
+        self.started: dict[str, float] = {}
+        self.spent: dict[str, float] = {}  # the seconds that each job took
         self.console = Console(stderr=True, highlight=False)
         self.last_line = time.monotonic()
         self.running: set[str] = set()
@@ -57,6 +68,7 @@ class JobsDisplay:
         now, name, news = time.monotonic(), event.job.name, event.news
         if news.kind == "started":
             self.running.add(name)
+            self.started[name] = now
             if self.bar is not None and name not in self.bars:  # a job that is tried again has one already
                 self.bars[name] = self.bar.add_task(name, total=self.totals[name] or 1, detail="starting")
             elif self.bar is None:
@@ -66,9 +78,9 @@ class JobsDisplay:
         elif news.kind == "said":
             self.say(f"{name}: {news.text}")
         else:
-            self._ended(name, news)
+            self._ended(name, news, now)
         if self.bar is not None:
-            self.bar.update(self.bars[""], completed=len(self.ended), detail=self._overall())
+            self.bar.update(self.bars[""], completed=len(self.ended), detail=self._overall(now))
 
     def _progress(self, name: str, news: News, now: float) -> None:
         step, row = news.step or 0, news.row
@@ -91,10 +103,12 @@ class JobsDisplay:
             self.last_line = now
             for running, (_, detail) in self.latest.items():
                 self.say(f"{running}: {detail}")
-            self.say(self._overall())
+            self.say(self._overall(now))
 
-    def _ended(self, name: str, news: News) -> None:
+    def _ended(self, name: str, news: News, now: float) -> None:
         self.ended[name] = news.kind
+        if news.kind == "done":
+            self.spent[name] = now - self.started.get(name, now)
         self.running.discard(name)
         if news.kind == "done" and name in self.r2 and (self.best is None or self.r2[name] > self.best[0]):
             self.best = (self.r2[name], name)
@@ -103,21 +117,43 @@ class JobsDisplay:
             self.bar.remove_task(self.bars.pop(name))
         self.say(f"{name}: {news.kind}{': ' + news.error if news.error else ''}")
 
-    def _overall(self) -> str:
-        """How many jobs are done, running, waiting and failed; the speed, the remaining time, and the best run so far.
-
-        The remaining time assumes that waiting runs are as fast as the running ones.
-        """
+    def _overall(self, now: float) -> str:
+        """How many jobs are done, running, waiting and failed; the speed, the remaining time, the best run so far."""
         ends = Counter(self.ended.values())
         waiting = len(self.totals) - len(self.ended) - len(self.running)
         parts = [f"{ends['done']} of {len(self.totals)} jobs done, {len(self.running)} running, {waiting} waiting"]
         parts += [f"{ends['failed']} failed"] if ends["failed"] else []
         rates = [rate for name in self.latest if (rate := self.rates[name].per_second)]
-        left = {name: steps for name, steps in self.totals.items() if steps and name not in self.ended}
-        if rates:
-            steps = sum(steps - (self.latest[name][0] if name in self.latest else 0) for name, steps in left.items())
-            seconds = steps * len(rates) / (sum(rates) * min(self.workers or len(rates), len(left)))
-            parts += [f"{sum(rates):,.0f} steps/s", f"ETA {duration(seconds)}"]
+        parts += [f"{sum(rates):,.0f} steps/s"] if rates else []
+        left = [self._seconds_left(name, now) for name in self.totals if name not in self.ended]
+        known = [seconds for seconds in left if seconds is not None]
+        if left and len(known) == len(left):
+            at_a_time = min(self.workers or len(self.running) or 1, len(left))
+            parts.append(f"ETA {duration(max(sum(known) / at_a_time, *known))}")
         if self.best:
             parts.append(f"best R² ood {self.best[0]:.3f} ({self.best[1]})")
         return " · ".join(parts)
+
+    def _seconds_left(self, name: str, now: float) -> float | None:
+        """The remaining seconds of a job; None as long as nothing is known about it.
+
+        Steps are expected at the present rate of the job, or at that of the others while it waits. What comes before
+        and after them (compiling, examining, references) is expected to take its cost, times the slowness so far.
+        """
+        cost, slowness = self.costs.get(name), self._slowness()
+        after = slowness * sum(cost.after) if cost else 0.0
+        rate = self.rates[name].per_second if name in self.rates else None
+        if rate and name in self.latest:
+            return ((self.totals[name] or 0) - self.latest[name][0]) / rate + after
+        if cost is not None:
+            expected = slowness * sum(sum(part) for part in cost)
+            return max(expected - (now - self.started.get(name, now)), after)
+        rates = [rate for other in self.latest if (rate := self.rates[other].per_second)]
+        steps = (self.totals[name] or 0) - (self.latest[name][0] if name in self.latest else 0)
+        return steps * len(rates) / sum(rates) if rates else None
+
+    def _slowness(self) -> float:
+        """How many times their cost the jobs that are done took."""
+        done = [name for name in self.spent if name in self.costs]
+        expected = sum(sum(part) for name in done for part in self.costs[name])
+        return sum(self.spent[name] for name in done) / expected if expected else 1.0
