@@ -48,6 +48,9 @@ class Identity(Record, frozen=True, kw_only=True, omit_defaults=True):
     """The same for a custom model: its module, and what that imports from the user's own directories."""
     task_sources: str = UNKNOWN
     """The same for a custom task."""
+    start: str = ""
+    """A digest of the parameters that training started from; empty for random ones. It is fixed at the first start:
+    a run that resumes does not read them again."""
 
 
 class Start(Record, frozen=True, kw_only=True, omit_defaults=True):
