@@ -5,7 +5,16 @@ from statistics import median
 
 from msgspec import UNSET
 
-from recombine.bench.contender import EXPLICIT, ONE_THREAD, OURS, PEERS, SIDE_BY_SIDE, enter, enter_limits, limit_settings
+from recombine.bench.contender import (
+    EXPLICIT,
+    ONE_THREAD,
+    OURS,
+    PEERS,
+    SIDE_BY_SIDE,
+    enter,
+    enter_limits,
+    limit_settings,
+)
 from recombine.bench.message import Missing
 from recombine.bench.race import RaceResult, Report, race
 from recombine.bench.result import (

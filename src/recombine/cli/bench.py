@@ -37,8 +37,8 @@ class Bench:
     """Episode lengths N to compare at. Without values (--lengths alone): no comparison."""
     contenders: tuple[str, ...] = ()
     """plain, fast, fast_sharded, fast_single, fast_pair; explicit_1 and explicit_3, the hypertransformer with that many
-    steps of explicit inference; and the peers flax_linen, torch_eager, torch_compiled, gpt2. Default: all of them. A peer
-    that is not installed is reported as missing."""
+    steps of explicit inference; and the peers flax_linen, torch_eager, torch_compiled, gpt2. Default: all of them. A
+    peer that is not installed is reported as missing."""
     steps: int = 10
     """Steps in a turn."""
     repeats: int = 5

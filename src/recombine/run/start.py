@@ -93,7 +93,12 @@ def _constructed(config: Config) -> Model:
         expected = "linear-attention with model.options.given_latent = true: the construction is given the latent"
         raise InputError(FIELD, CONSTRUCTION, expected)
     teacher, task = config_teacher(config), config.task
-    if not isinstance(teacher, HypernetworkTeacher) or task.unit_norm or task.num_layers > 1 or task.activation != "gelu":
+    if (
+        not isinstance(teacher, HypernetworkTeacher)
+        or task.unit_norm
+        or task.num_layers > 1
+        or task.activation != "gelu"
+    ):
         expected = "the hypernetwork of Appendix A: task.unit_norm = false, one hidden layer, GELU"
         raise InputError(FIELD, CONSTRUCTION, expected)
     return from_construction(model, task.weight_scale * teacher.theta, teacher.a)

@@ -86,7 +86,7 @@ def mix_latents(
     other: Float[Array, "latent"],
     theta: Float[Array, "latent hidden d"],
 ) -> Float[Array, "latent"]:
-    """u z + (1 − u) z′ with u uniform in [0, 1] and both latents scaled to size 1; then scaled to the size of the first.
+    """u z + (1 − u) z′ with u uniform in [0, 1] and both latents of size 1, scaled to the size of the first.
 
     The size of a latent is the Frobenius norm of the weights that it generates, Σ_m z_m θ_m.
     """

@@ -80,9 +80,7 @@ class LinearAttention(eqx.Module):
         return jnp.concatenate([jnp.concatenate([pairs, flags], axis=1), last])
 
 
-def from_construction(
-    model: LinearAttention, theta: Float[Array, "M h d"], a: Float[Array, "h"]
-) -> LinearAttention:
+def from_construction(model: LinearAttention, theta: Float[Array, "M h d"], a: Float[Array, "h"]) -> LinearAttention:
     """The model with weights by which it computes aᵀ σ(Σ_m z_m θ_m x_N) exactly, as in Appendix A.
 
     The first M heads and h feed-forward units of the first block are those of `construct`. The others, and the further
