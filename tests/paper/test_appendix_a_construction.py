@@ -109,15 +109,14 @@ def test_the_trained_model_can_start_from_it(layers: int) -> None:
     def predict(W: jax.Array, *shown: jax.Array) -> jax.Array:
         return eqx.tree_at(first, model, W)(*shown).y
 
-    for _ in range(3):
-        context_x, context_y, x = rng.normal(size=(6, 7)), rng.normal(size=6), rng.normal(size=7)
-        shown = [jnp.asarray(array, jnp.float32) for array in (context_x, context_y, x)]
+    for context_x, context_y, x in zip(*(rng.normal(size=(3, *size)) for size in ((6, 7), (6,), (7,))), strict=True):
         z = context_x[0, :6]  # the first pair shows the latent
         expected = a @ gelu(np.einsum("m,mhd,d->h", z, theta, x))
+        shown = [jnp.asarray(array, jnp.float32) for array in (context_x, context_y, x)]
         np.testing.assert_allclose(predict(first(model), *shown), expected, rtol=1e-4, atol=1e-5)
         assert abs(expected) > 1e-2
     # Nothing is stuck: what each head writes to the stream has a gradient.
-    gradient = jax.jit(jax.grad(predict))(first(model), *shown)
+    gradient = jax.jit(jax.grad(predict))(first(model), jnp.ones((6, 7)), jnp.ones(6), jnp.ones(7))
     assert (np.abs(gradient).max(axis=(1, 2)) > 0).all()
 
 

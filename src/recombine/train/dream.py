@@ -58,8 +58,8 @@ def dream(config: Config, model: Model, teacher: Teacher, episodes: Episode, dre
     """The episodes, those that are dreamed with the labels of a mixed latent. Their inputs stay the same."""
     assert isinstance(model, Hypertransformer)
     model = jax.lax.stop_gradient(model)
-    both = jax.tree.map(lambda one, other: jnp.concatenate([one, other]), episodes, dreams.others)
-    z = forward_batch(model, *both.shown(), config.compute).latent
+    both: Episode = jax.tree.map(lambda one, other: jnp.concatenate([one, other]), episodes, dreams.others)
+    z = forward_batch(model, *both.shown(), compute=config.compute).latent
     assert z is not None
     one, other = jnp.split(z, 2)
 
