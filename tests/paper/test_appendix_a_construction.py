@@ -91,7 +91,7 @@ def test_it_is_ordinary_weights() -> None:
     )
 
 
-@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("layers", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_the_trained_model_can_start_from_it(layers: int) -> None:
     """The weights of `LinearAttention` that compute the hypernetwork, whatever the context, by NumPy."""
     options = {"given_latent": True, "num_heads": 6, "embed_dim": 24, "ffn_factor": 1, "num_layers": layers}
