@@ -74,7 +74,7 @@ def test_stream_numbers_are_fixed() -> None:
     """Every stored run depends on these numbers: the list may grow, but its entries never change."""
     names = ["teacher", "init", "train", "in_dist", "ood", "control", "probe", "select", "reference"]
     names += ["control_modules", "active_modules", "modules", "intervene", "explore", "trained_tasks", "novel"]
-    names += ["dropout"]
+    names += ["dropout", "dream"]
     assert [stream.name for stream in sorted(Stream)] == names
     assert [int(stream) for stream in Stream] == list(range(len(names)))
 

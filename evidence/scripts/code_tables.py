@@ -9,7 +9,7 @@ from typing import get_args
 
 from recombine.cli.main import Command
 from recombine.config.model import HypertransformerConfig, TransformerConfig
-from recombine.config.schema import ComputeConfig, Config, MeasureConfig, OptimizerConfig
+from recombine.config.schema import ComputeConfig, Config, MeasureConfig, OptimizerConfig, TrainConfig
 from recombine.config.task import TaskConfig
 from recombine.support.support import Support
 from recombine.terminal.markdown import table
@@ -21,6 +21,7 @@ GROUPS = {
     "optimizer": [OptimizerConfig],
     "measure": [MeasureConfig],
     "compute": [ComputeConfig],
+    "train": [TrainConfig],
     "": [Config],
 }
 

@@ -32,6 +32,7 @@ class Stream(IntEnum):
     trained_tasks = 14  # the training tasks that two references are given; step 1: contexts that choose the noise
     novel = 15  # the novel part: step 0 the inputs, step 1 the contexts
     dropout = 16  # the random numbers of a model while it is trained
+    dream = 17  # dreamed training episodes: the second task of each, how the two are mixed, and the noise
 
 
 def stream_key(seed: int | Int[Array, ""], stream: Stream, step: int | Int[Array, ""] = 0) -> Key[Array, ""]:

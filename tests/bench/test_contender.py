@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from recombine.bench import contender, matmul, ours
-from recombine.bench.contender import CONTENDERS, LIMITS, PEERS, enter, enter_limits, limit_settings
+from recombine.bench.contender import CONTENDERS, LIMITS, PEERS, enter, enter_limits, entered_for, limit_settings
 from recombine.bench.contender_main import answers
 from recombine.bench.message import Answer, Failed, Missing, Order, Ready, Turn
 from recombine.bench.race import race
@@ -46,8 +46,16 @@ def test_threads_and_devices(name: str) -> None:
         return
     setting = our_setting(name, PAPER, threads=6)
     assert (setting.threads, setting.devices) == (threads, 6 if name == "fast_sharded" else 1)
-    assert setting.config == override(PAPER, {"compute": {"path": "plain" if name == "plain" else "fast"}})
+    changes = {"compute": {"path": "plain" if name == "plain" else "fast"}}
+    changes["model"] = {"inference_steps": {"explicit_1": 1, "explicit_3": 3}.get(name, 0)}
+    assert setting.config == override(PAPER, changes)
     assert import_module(entry.module) is ours
+
+
+def test_explicit_inference_is_the_hypertransformers() -> None:
+    assert entered_for(PAPER, CONTENDERS) == CONTENDERS
+    others = set(CONTENDERS) - set(entered_for(preset_config("paper", "transformer"), CONTENDERS))
+    assert others == {"explicit_1", "explicit_3"}
 
 
 def test_no_such_contender() -> None:

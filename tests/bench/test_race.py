@@ -133,6 +133,7 @@ def summed() -> Comparison:
         result("jax_matmul", (10.0,), (10.0,), (10.0,)),
         result("plain", (4.0,), (8.0,), (5.0,)),
         result("fast", (1.0,), (4.0,), (1.0,)),  # 4, 2 and 5 times as fast as plain
+        result("explicit_1", (2.0,), (5.0,), (4.0,)),  # 1/2, 4/5 and 1/4 times as fast as fast
         result("fast_single", (2.0,), (2.0,), (2.0,)),
         result("fast_pair", (2.0, 2.0), (2.0, 4.0), (2.5, 2.0)),
         result("torch_eager", (3.0,), (3.0,), (3.0,)),
@@ -169,6 +170,13 @@ def test_many_runs_at_once_have_no_ratio_to_a_single_run() -> None:
     assert single.times_fastest_peer is UNSET
 
 
+def test_explicit_inference_is_compared_with_fast() -> None:
+    explicit = measured(summed(), "explicit_1")
+    assert explicit.times_fast == 0.5
+    assert explicit.times_plain is UNSET
+    assert measured(sum_up(CONFIG, {"explicit_1": result("explicit_1", (1.0,))}, {}), "explicit_1").times_fast is None
+
+
 def test_the_limit_of_the_machine() -> None:
     summary = summed()
     limit = summary.limit.measured()["numpy_matmul"]
@@ -190,6 +198,7 @@ def test_missing_and_failed_are_named(capsys: pytest.CaptureFixture[str]) -> Non
     assert "gpt2 is missing: transformers is not installed" in printed
     assert "torch_compiled failed: of no use" in printed
     assert "fast_pair: 2 single-threaded runs at once, 1.80 × one alone" in printed
+    assert "explicit_1: explicit inference, 0.50 × fast, +0 MB" in printed
     assert max(map(len, printed.splitlines())) <= 80
 
 
@@ -220,6 +229,7 @@ KEYS = [
 MORE_KEYS = {
     "plain": ["times_plain", "times_fastest_peer", "times_peers"],
     "fast": ["times_plain", "times_fastest_peer", "times_peers", "fraction_of_limit"],
+    "explicit_1": ["times_fast"],
     "fast_single": [],
     "fast_pair": ["processes", "times_one_process", "fraction_of_limit"],
     "torch_eager": ["times_plain", "times_fastest_peer"],

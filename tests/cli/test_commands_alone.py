@@ -163,6 +163,7 @@ ERRORS = {
     "--steps 1025": "steps = 1025: an integer from 1 to 1024",
     "--repeats 0": "repeats = 0: an integer from 1",
     "--threads 100000": "threads = 100000: an integer from 1 to",
+    "--model transformer --contenders explicit_1": "contenders = 'explicit_1': only the hypertransformer",
     "--out bench.txt": "out = 'bench.txt': the name must end in .json",
     "--figure scaling.svg": "figure = 'scaling.svg': it shows the scaling: add --scaling",
     "--scaling --figure scaling.gif": "figure = 'scaling.gif': the name must end in .png or .svg",

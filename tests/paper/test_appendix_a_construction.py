@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +13,11 @@ from hypothesis import strategies as st
 from scipy.special import erf
 
 from recombine.cli.main import main
+from recombine.config.preset import preset_config
+from recombine.config.toml import override
+from recombine.errors import InputError
+from recombine.model.architecture.linear_attention import LinearAttention, from_construction
+from recombine.model.build import build_model
 from recombine.model.construction import construct, construction_output, construction_tokens
 from recombine.model.linear_transformer import LinearTransformer, init_linear_transformer
 
@@ -83,6 +89,45 @@ def test_it_is_ordinary_weights() -> None:
         rtol=1e-5,
         atol=1e-5,
     )
+
+
+@pytest.mark.parametrize("layers", [pytest.param(1, marks=pytest.mark.slow), 2])
+def test_the_trained_model_can_start_from_it(layers: int) -> None:
+    """The weights of `LinearAttention` that compute the hypernetwork, whatever the context, by NumPy."""
+    options = {"given_latent": True, "num_heads": 6, "embed_dim": 24, "ffn_factor": 1, "num_layers": layers}
+    changes = {"task": {"input_dim": 7, "hidden_dim": 4}, "model": {"options": options}}
+    config = override(preset_config("smoke", "linear-attention"), changes)
+    fresh = build_model(config, key=jax.random.key(0))
+    assert isinstance(fresh, LinearAttention)
+    rng = np.random.default_rng(0)
+    theta, a = rng.normal(size=(6, 4, 7)).astype(np.float32), rng.normal(size=4).astype(np.float32)
+    model = from_construction(fresh, jnp.asarray(theta), jnp.asarray(a))
+    assert jax.tree.map(jnp.shape, model) == jax.tree.map(jnp.shape, fresh)
+    first = lambda model: model.blocks.blocks[0].W_P  # noqa: E731
+
+    @jax.jit
+    def predict(W: jax.Array, *shown: jax.Array) -> jax.Array:
+        return eqx.tree_at(first, model, W)(*shown).y
+
+    for context_x, context_y, x in zip(*(rng.normal(size=(3, *size)) for size in ((6, 7), (6,), (7,))), strict=True):
+        z = context_x[0, :6]  # the first pair shows the latent
+        expected = a @ gelu(np.einsum("m,mhd,d->h", z, theta, x))
+        shown = [jnp.asarray(array, jnp.float32) for array in (context_x, context_y, x)]
+        np.testing.assert_allclose(predict(first(model), *shown), expected, rtol=1e-4, atol=1e-5)
+        assert abs(expected) > 1e-2
+    # Nothing is stuck: what each head writes to the stream has a gradient.
+    gradient = jax.jit(jax.grad(predict))(first(model), jnp.ones((6, 7)), jnp.ones(6), jnp.ones(7))
+    assert (np.abs(gradient).max(axis=(1, 2)) > 0).all()
+
+
+def test_a_model_too_small_for_it_is_refused() -> None:
+    theta, a = jnp.ones((6, 4, 7)), jnp.ones(4)
+    for options, field in (({"num_heads": 4, "embed_dim": 24}, "num_heads"), ({"embed_dim": 12}, "embed_dim")):
+        changes = {"task": {"input_dim": 7}, "model": {"options": {"given_latent": True, **options}}}
+        model = build_model(override(preset_config("smoke", "linear-attention"), changes), key=jax.random.key(0))
+        assert isinstance(model, LinearAttention)
+        with pytest.raises(InputError, match=rf"model\.options\.{field}"):
+            from_construction(model, theta, a)
 
 
 def test_the_tokens() -> None:

@@ -74,7 +74,7 @@ def test_another_machine_is_refused(tmp_path: Path, field: str, monkeypatch: pyt
     path = tmp_path / "run"
     finish(path, stop_at=4)
     identity = recombine.run.training.identity
-    assert set(Identity.__struct_fields__) == {*IDENTITY, "together"}
+    assert set(Identity.__struct_fields__) == {*IDENTITY, "together", "start"}
     is_custom = field in ("model_sources", "task_sources", "framework")  # of a custom class, which this run has not
     value = None if is_custom else getattr(identity(), field)
     other = not value if isinstance(value, bool) else value + 1 if isinstance(value, int) else "other"

@@ -1,4 +1,4 @@
-"""Training a run, and loading it again."""
+"""Training a run, starting it from another one, and loading it again."""
 
 import json
 import shutil
@@ -14,6 +14,7 @@ import tomli_w
 
 from recombine.cli.main import main
 from recombine.config.preset import preset_config
+from recombine.config.schema import Config
 from recombine.config.toml import override, write_toml
 from recombine.errors import InputError
 from recombine.measure.snapshot import snapshot_episodes
@@ -22,14 +23,14 @@ from recombine.model.weights import named_arrays
 from recombine.record.codec import plain
 from recombine.run.load import load_model, restore_state
 from recombine.run.training import execute_run
-from recombine.storage.checkpoint import list_checkpoints, read_checkpoint, save_checkpoint
+from recombine.storage.checkpoint import checkpoint_path, list_checkpoints, read_checkpoint, save_checkpoint
 from recombine.storage.source import CHECKPOINTS, CONFIG, WEIGHTS
 from recombine.task.evaluation import evaluation_episodes
 from recombine.task.sample import sample_split
 from recombine.task.teacher import config_teacher
 from recombine.train.step import init_state
 from tests.compile_events import compiled_programs
-from tests.reliability.small_run import finish, small_config
+from tests.reliability.small_run import finish, result, small_config
 
 CHANGES = {"optimizer": {"num_steps": 4}, "measure": {"episodes": 16}}
 
@@ -194,3 +195,91 @@ def test_parameters_of_another_type(place: Path, tmp_path: Path, kind: str) -> N
     (run / WEIGHTS).write_bytes(struct.pack("<Q", len(header)) + header)
     with pytest.raises(InputError):
         load_model(run)
+
+
+HYPER = {
+    "task": {"input_dim": 2, "hidden_dim": 2, "episode_length": 3},
+    "model": {"embed_dim": 4, "num_heads": 1, "num_layers": 1, "ffn_factor": 1, "hidden_dim": 3},
+    "optimizer": {"num_steps": 6, "batch_size": 4},
+    "measure": {"episodes": 4, "snapshots": 2},
+}
+
+
+def hyper(**changes) -> Config:
+    return override(override(preset_config("smoke", "hypertransformer"), HYPER), changes)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small run of seed 0, and its directory."""
+    path = tmp_path_factory.mktemp("trained") / "connected+-seed0"
+    finish(path, hyper())
+    return path
+
+
+def test_a_dreaming_run_starts_from_another_and_resumes_without_it(trained: Path, tmp_path: Path) -> None:
+    other = tmp_path / trained.name
+    shutil.copytree(trained, other)
+    config = hyper(train={"start_from": f"{tmp_path}/{{support}}-seed{{seed}}", "dream": 0.5})
+    finish(tmp_path / "whole", config)
+    finish(tmp_path / "cut", config, stop_at=0)
+    first = named_arrays(load_model(tmp_path / "cut").model)
+    expected = named_arrays(load_model(trained).model)
+    assert all(np.array_equal(first[name], expected[name]) for name in expected)
+    shutil.rmtree(other)  # the run's own checkpoints have all that it needs
+    finish(tmp_path / "cut", config, stop_at=2)
+    finish(tmp_path / "cut", config)
+    assert result(tmp_path / "cut") == result(tmp_path / "whole")
+    last = read_checkpoint(checkpoint_path(tmp_path / "cut" / "checkpoints", 6))
+    assert len(last.identity.start) == 64
+    assert read_checkpoint(checkpoint_path(trained / "checkpoints", 6)).identity.start == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"train": {"start_from": "{there}/nothing"}}, "no such directory"),
+        ({"model": {"hidden_dim": 4}}, "same sizes"),
+        ({"model": {"kind": "transformer"}}, "a run of transformer"),
+        ({"train": {"dream": 0.5}, "seed": 1}, "same teacher"),
+        ({"train": {"start_from": "construction"}}, "given_latent"),
+    ],
+)
+def test_a_start_that_does_not_fit(trained: Path, tmp_path: Path, changes: dict, message: str) -> None:
+    train = {"start_from": str(trained)} | changes.pop("train", {})
+    train["start_from"] = train["start_from"].replace("{there}", str(tmp_path))
+    with pytest.raises(InputError, match=r"^train\.start_from = .*" + message) as caught:
+        finish(tmp_path / "run", hyper(**changes, train=train))
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "train"),
+    [
+        ("transformer", {"start_from": "a run", "dream": 0.5}),
+        ("hypertransformer", {"dream": 0.5}),
+        ("hypertransformer", {"start_from": "a run", "dream": 1.5}),
+        ("hypertransformer", {"start_from": ""}),
+    ],
+)
+def test_training_that_cannot_work(kind: str, train: dict) -> None:
+    with pytest.raises(InputError, match=r"train\.(dream|start_from)"):
+        override(preset_config("smoke", kind), {"train": train})
+
+
+def test_training_from_the_construction(tmp_path: Path) -> None:
+    """It is an exact start on the task of Appendix A, and is refused on the paper's, whose weights are normalised."""
+    changes = {
+        "task": {"input_dim": 6, "unit_norm": False},
+        "model": {"options": {"given_latent": True, "num_heads": 6, "embed_dim": 24, "num_layers": 1}},
+        "optimizer": {"num_steps": 2},
+        "train": {"start_from": "construction"},
+    }
+    config = override(preset_config("smoke", "linear-attention"), {**changes, "measure": {"episodes": 8}})
+    finish(tmp_path / "run", config, stop_at=0)
+    (row,) = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
+    assert row["ood"]["r2"] > 0.9999
+    finish(tmp_path / "run", config)
+    with pytest.raises(InputError, match=r"task\.unit_norm"):
+        finish(tmp_path / "other", override(config, {"task": {"unit_norm": True}}))

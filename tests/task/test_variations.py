@@ -28,12 +28,15 @@ def gelu(u: np.ndarray) -> np.ndarray:
 ACTIVATIONS = {"gelu": gelu, "relu": lambda u: np.maximum(u, 0), "even": lambda u: gelu(u) + gelu(-u)}
 
 
-def label(data: dict[str, np.ndarray], activation: str, scale: float, i: int, x: np.ndarray) -> np.ndarray:
+def label(
+    data: dict[str, np.ndarray], activation: str, scale: float, i: int, x: np.ndarray, unit_norm: bool
+) -> np.ndarray:
     """The network of episode i, layer by layer, in float64."""
     u = x.astype(float)
     for theta in (data["theta"], *data.get("deeper", ())):
         W = np.tensordot(data["latent"][i].astype(float), theta.astype(float), axes=1)
-        u = ACTIVATIONS[activation](u @ (scale * W / np.linalg.svd(W, compute_uv=False)[0]).T)
+        W = W / np.linalg.svd(W, compute_uv=False)[0] if unit_norm else W
+        u = ACTIVATIONS[activation](u @ (scale * W).T)
     return u @ data["a"].astype(float)
 
 
@@ -44,15 +47,18 @@ def sample(out: Path, *options: str) -> dict[str, np.ndarray]:
         return dict(data)
 
 
-@pytest.mark.parametrize(("activation", "layers", "scale"), [("even", 3, 2.5), ("relu", 1, 0.5), ("gelu", 2, 1.0)])
-def test_labels_by_numpy(tmp_path: Path, activation: str, layers: int, scale: float) -> None:
+@pytest.mark.parametrize(
+    ("activation", "layers", "scale", "unit_norm"),
+    [("even", 3, 2.5, True), ("relu", 1, 0.5, True), ("gelu", 2, 1.0, True), ("gelu", 1, 1.0, False)],
+)
+def test_labels_by_numpy(tmp_path: Path, activation: str, layers: int, scale: float, unit_norm: bool) -> None:
     fields = [f"task.activation={activation}", f"task.num_layers={layers}", f"task.weight_scale={scale}"]
-    data = sample(tmp_path / "a.npz", "--set", *fields)
+    data = sample(tmp_path / "a.npz", "--set", *fields, f"task.unit_norm={str(unit_norm).lower()}")
     assert data.get("deeper", np.zeros((0, 6, 6, 6))).shape == (layers - 1, 6, 6, 6)
     for i in range(40):
         x = np.vstack([data["context_x"][i], data["query_x"][i]])
         y = np.append(data["context_y"][i], data["query_y"][i])
-        np.testing.assert_allclose(label(data, activation, scale, i, x), y, rtol=1e-3, atol=1e-5)
+        np.testing.assert_allclose(label(data, activation, scale, i, x, unit_norm), y, rtol=1e-3, atol=1e-5)
 
 
 def test_noise_is_on_the_contexts_labels_alone(tmp_path: Path) -> None:
@@ -110,6 +116,7 @@ def test_the_papers_task_is_stored_as_before() -> None:
         ("activation", "gelo"),
         ("num_layers", 0),
         ("weight_scale", 0.0),
+        ("unit_norm", 1),
         ("label_noise", -0.1),
         ("label_noise", float("nan")),
         ("input_distribution", "gauss"),

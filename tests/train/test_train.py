@@ -1,4 +1,4 @@
-"""Training: golden first losses, determinism, many seeds, the gradient, divergence."""
+"""Training: golden first losses, determinism, many seeds, the gradient, divergence, dreaming."""
 
 import itertools
 from functools import partial
@@ -11,9 +11,13 @@ import pytest
 
 import recombine.train.step as step_module
 from recombine.config.preset import preset_config
+from recombine.config.schema import Config
 from recombine.config.toml import override
+from recombine.model.hypertransformer import Hypertransformer
+from recombine.model.weights import named_arrays
 from recombine.task.sample import sample_split
 from recombine.task.teacher import config_teacher
+from recombine.train.dream import dream, mix_latents, sample_dreams
 from recombine.train.loop import NonFiniteLoss, many_steps, train
 from recombine.train.step import compiled_part, config_tasks, init_state, query_loss, train_step
 
@@ -194,6 +198,61 @@ def test_a_gradient_that_is_not_finite_is_not_applied() -> None:
 def one_step(config, state):
     step = eqx.filter_jit(train_step)
     return step(config, jnp.uint32(config.seed), config_tasks(config), state, jnp.asarray(0))
+
+
+def dreaming(share: float, **model) -> Config:
+    decay = {"weight_decay": 0.1, "decay": "all"}  # which the fixed parameters must not have either
+    changes = {"model": model, "optimizer": decay, "train": {"start_from": "any run", "dream": share}}
+    return override(preset_config("smoke", "hypertransformer"), changes)
+
+
+@pytest.mark.parametrize("share", [pytest.param(0.0, marks=pytest.mark.slow), 0.5])
+def test_dreaming_trains_the_encoder_alone(share: float) -> None:
+    config = dreaming(share, base_weights=True, inference_steps=1)
+    before = init_state(config)
+    *_, after = train(config, config_tasks(config), before, 0, 3, last=3)
+    old, new = named_arrays(before.model), named_arrays(after.state.model)
+    fixed = {name for name in old if np.array_equal(old[name], new[name])}
+    fixed -= {name for name in old if name.endswith("key.bias")}  # softmax ignores it, and so has it no gradient
+    assert fixed == {"theta", "base", "readout.weight", "readout.bias"}
+
+
+def test_dreamed_labels_are_the_models_own() -> None:
+    """Half of the batch has the labels of a mixture of two inferred latents; the rest is as it was."""
+    config = override(dreaming(0.5), {"task": {"label_noise": 0.0}})
+    (teacher, (rows, count)), model = config_tasks(config), init_state(config).model
+    assert isinstance(model, Hypertransformer)
+    _, episodes = sample_split(0, "train", teacher, config.task.support, 8, 16)
+    dreams = sample_dreams(jax.random.key(0), config, teacher, rows, count, 16, 0)
+    dreamed = eqx.filter_jit(dream)(config, model, teacher, episodes, dreams)
+    for name in ("context_x", "query_x"):
+        np.testing.assert_array_equal(getattr(dreamed, name), getattr(episodes, name))
+    np.testing.assert_array_equal(dreamed.context_y[8:], episodes.context_y[8:])
+    np.testing.assert_array_equal(dreamed.query_y[8:], episodes.query_y[8:])
+    one, other = (jax.vmap(model)(*part.shown()).trace.latent for part in (episodes, dreams.others))
+    label = jax.jit(jax.vmap(model.execute, in_axes=(None, 0)))
+    for i in range(8):
+        y = np.append(dreamed.context_y[i], dreamed.query_y[i])
+        x = jnp.concatenate([dreamed.context_x[i], dreamed.query_x[i][None]])
+        z = mix_latents(jax.random.split(dreams.keys[i])[0], one[i], other[i], model.theta)
+        np.testing.assert_allclose(y, label(z, x), rtol=1e-3, atol=1e-5)
+        assert np.abs(y - np.append(episodes.context_y[i], episodes.query_y[i])).max() > 1e-2
+
+
+def test_a_mixed_latent_is_as_large_as_the_first() -> None:
+    rng = np.random.default_rng(0)
+    theta = rng.normal(size=(6, 3, 4)).astype(np.float32)
+    one, other = rng.normal(size=(2, 6)).astype(np.float32)
+    mixed = np.stack([mix_latents(jax.random.key(i), *map(jnp.asarray, (one, other, theta))) for i in range(40)])
+    size = lambda z: np.linalg.norm(np.tensordot(z, theta, axes=1), axis=(-2, -1))  # noqa: E731
+    np.testing.assert_allclose(size(mixed), size(one), rtol=1e-4)
+    weights, distance, *_ = np.linalg.lstsq(np.stack([one, other]).T, mixed.T, rcond=None)
+    assert distance.max() < 1e-8
+    assert (weights > -1e-6).all()
+    share = weights[0] * size(one) / (weights[0] * size(one) + weights[1] * size(other))
+    assert share.min() < 0.2
+    assert share.max() > 0.8
+    assert len(np.unique(mixed.round(4), axis=0)) == 40
 
 
 def test_seeds_differ_and_the_teacher_can_be_kept() -> None:

@@ -5,7 +5,16 @@ from statistics import median
 
 from msgspec import UNSET
 
-from recombine.bench.contender import ONE_THREAD, OURS, PEERS, SIDE_BY_SIDE, enter, enter_limits, limit_settings
+from recombine.bench.contender import (
+    EXPLICIT,
+    ONE_THREAD,
+    OURS,
+    PEERS,
+    SIDE_BY_SIDE,
+    enter,
+    enter_limits,
+    limit_settings,
+)
 from recombine.bench.message import Missing
 from recombine.bench.race import RaceResult, Report, race
 from recombine.bench.result import (
@@ -109,6 +118,7 @@ def _contender_outcome(
         times_fastest_peer=rates.ratio(name, peer) if is_one_run else UNSET,
         times_peers=rates.ratios(name, PEERS) if name in OURS else None,
         processes=len(result.ready) if name == SIDE_BY_SIDE else None,
+        times_fast=rates.ratio(name, "fast") if name in EXPLICIT else UNSET,
         times_one_process=rates.ratio(name, ONE_THREAD) if name == SIDE_BY_SIDE else UNSET,
         fraction_of_limit=fraction,
     )

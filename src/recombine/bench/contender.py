@@ -1,21 +1,22 @@
 """The contenders: ours, the peers, and the limits of the machine."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
 from recombine.bench.contender_process import Contestant
 from recombine.bench.matmul import NUMPY_SIZE
 from recombine.bench.setting import MatmulSetting, OurSetting, PeerSetting
-from recombine.config.model import TrunkConfig
+from recombine.config.model import HypertransformerConfig, TrunkConfig
 from recombine.config.schema import Config
 from recombine.config.toml import override
 
 OURS = ("plain", "fast", "fast_sharded")  # one run each, on all threads
 ONE_THREAD = "fast_single"
 SIDE_BY_SIDE = "fast_pair"  # as many runs as threads, each single-threaded
+EXPLICIT = {"explicit_1": 1, "explicit_3": 3}  # steps of explicit inference; the others have none
 PEERS = ("flax_linen", "torch_eager", "torch_compiled", "gpt2")
-CONTENDERS = (*OURS, ONE_THREAD, SIDE_BY_SIDE, *PEERS)
+CONTENDERS = (*OURS, *EXPLICIT, ONE_THREAD, SIDE_BY_SIDE, *PEERS)
 LIMITS = ("numpy_matmul", "jax_matmul")
 
 # The fast path takes the batch in pieces of this size. The constant is that of `recombine.train.step`, which needs JAX.
@@ -32,6 +33,12 @@ def enter(name: str, config: Config, threads: int, entered_as: str | None = None
     setting = _our_setting(name, config, threads)
     processes = threads if name == SIDE_BY_SIDE else 1
     return Contestant(entered_as, "recombine.bench.ours", setting, thread_environment(setting.threads), processes)
+
+
+def entered_for(config: Config, contenders: Sequence[str]) -> tuple[str, ...]:
+    """The contenders without those that cannot train this model: only a hypertransformer has explicit inference."""
+    hyper = isinstance(config.model, HypertransformerConfig)
+    return tuple(name for name in contenders if hyper or name not in EXPLICIT)
 
 
 def limit_settings(config: Config) -> dict[str, MatmulSetting]:
@@ -69,6 +76,8 @@ def _our_setting(name: str, config: Config, threads: int) -> OurSetting:
             return OurSetting.from_config(config, threads)
         case "fast_sharded":
             return OurSetting.from_config(config, threads, devices=threads)
+        case "explicit_1" | "explicit_3":
+            return OurSetting.from_config(override(config, {"model": {"inference_steps": EXPLICIT[name]}}), threads)
         case "fast_single" | "fast_pair":
             return OurSetting.from_config(config, threads=1)
     raise ValueError(f"no contender is called {name!r}")

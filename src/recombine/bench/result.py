@@ -47,6 +47,8 @@ class MeasuredContender(Measured, frozen=True, kw_only=True, omit_defaults=True,
     times_fastest_peer: float | UnsetType | None = UNSET
     times_peers: dict[str, float] | None = None
     """How many times as fast as each peer; for our contenders that do one run on all threads."""
+    times_fast: float | UnsetType | None = UNSET
+    """How many times as fast as `fast`; for contenders with explicit inference."""
     processes: int | None = None
     """The number of processes. Like the next field, only for the contender that has several."""
     times_one_process: float | UnsetType | None = UNSET

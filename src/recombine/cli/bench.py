@@ -36,8 +36,9 @@ class Bench:
     lengths: tuple[int, ...] = (32, 64, 128)
     """Episode lengths N to compare at. Without values (--lengths alone): no comparison."""
     contenders: tuple[str, ...] = ()
-    """plain, fast, fast_sharded, fast_single, fast_pair, and the peers flax_linen, torch_eager, torch_compiled, gpt2.
-    Default: all of them. A peer that is not installed is reported as missing."""
+    """plain, fast, fast_sharded, fast_single, fast_pair; explicit_1 and explicit_3, the hypertransformer with that many
+    steps of explicit inference; and the peers flax_linen, torch_eager, torch_compiled, gpt2. Default: all of them. A
+    peer that is not installed is reported as missing."""
     steps: int = 10
     """Steps in a turn."""
     repeats: int = 5
@@ -93,13 +94,15 @@ class Bench:
 
     def _check(self) -> tuple[tuple[str, ...], int]:
         """Refuse bad options; then return the contenders and the number of threads."""
-        from recombine.bench.contender import CONTENDERS
+        from recombine.bench.contender import CONTENDERS, EXPLICIT
         from recombine.run.machine import available_cores
 
         for length in self.lengths:
             check_size("lengths", length, least=2, most=LONGEST)
         for name in self.contenders:
             check_choice("contenders", name, *CONTENDERS)
+            if name in EXPLICIT and self.model == "transformer":
+                raise InputError("contenders", name, "only the hypertransformer infers explicitly: another --model")
         check_size("steps", self.steps, most=MOST_STEPS)
         check_size("repeats", self.repeats, most=MOST_REPEATS)
         if self.threads is not None:
@@ -119,15 +122,16 @@ class Bench:
 
     def _compare(self, contenders: tuple[str, ...], threads: int) -> "tuple[Comparison, ...]":
         from recombine.bench.compare import compare
-        from recombine.bench.contender import LIMITS
+        from recombine.bench.contender import LIMITS, entered_for
 
-        num_reports = (len(LIMITS) + len(contenders)) * (1 + self.repeats)
         found = []
         for kind, config in self._configs().items():
+            names = entered_for(config, contenders)
+            num_reports = (len(LIMITS) + len(names)) * (1 + self.repeats)
             for length in dict.fromkeys(self.lengths):
                 with _reporting(f"{kind}, N = {length}", num_reports) as report:
                     entered = override(config, {"task": {"episode_length": length}})
-                    found.append(compare(entered, contenders, threads, self.steps, self.repeats, report))
+                    found.append(compare(entered, names, threads, self.steps, self.repeats, report))
         return tuple(found)
 
     def _scaling(self, threads: int) -> "tuple[Scaling, ...]":

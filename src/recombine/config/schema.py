@@ -9,11 +9,19 @@ from typing import Literal
 
 from recombine import paper
 from recombine.checks import LARGEST_COUNT, check_choice, check_number, check_seed, check_size
-from recombine.config.model import MODEL_CONFIGS, CustomModelConfig, ModelConfig, TransformerConfig
+from recombine.config.model import (
+    MODEL_CONFIGS,
+    CustomModelConfig,
+    HypertransformerConfig,
+    ModelConfig,
+    TransformerConfig,
+)
 from recombine.config.task import HYPERNETWORK, TaskConfig
 from recombine.errors import InputError
 from recombine.html_table import html_table
 from recombine.support.support import Support
+
+CONSTRUCTION = "construction"  # the start from the weights of Appendix A
 
 
 @dataclass(frozen=True)
@@ -66,6 +74,20 @@ class ComputeConfig:
 
 
 @dataclass(frozen=True)
+class TrainConfig:
+    """Where training starts, and on which episodes. The defaults, which are the paper's, are not stored."""
+
+    start_from: str | None = None  # construction, or a run with parameters; {seed} and {support} stand for this run's
+    dream: float | None = None  # the share of episodes that the model labels itself; its modules and readout stay fixed
+
+    def __post_init__(self) -> None:
+        if self.start_from is not None and (not isinstance(self.start_from, str) or not self.start_from):
+            raise InputError("train.start_from", self.start_from, f"{CONSTRUCTION}, or the path of a run")
+        if self.dream is not None:
+            check_number("train.dream", self.dream, least=0.0, most=1.0)
+
+
+@dataclass(frozen=True)
 class Config:
     """One run: one model, one seed, one task distribution."""
 
@@ -76,6 +98,7 @@ class Config:
     compute: ComputeConfig = field(default_factory=ComputeConfig)
     seed: int = 0  # determines the initial parameters, the data and, unless teacher_seed is set, the teacher
     teacher_seed: int | None = None  # determines the teacher; None: the same as `seed`
+    train: TrainConfig = field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:
         if self.optimizer.weight_decay is None:
@@ -83,9 +106,19 @@ class Config:
             object.__setattr__(self, "optimizer", replace(self.optimizer, weight_decay=weight_decay))
         if getattr(self.model, "given_latent", False) and self.task.input_dim < self.task.num_modules:
             raise InputError("model.given_latent", True, f"needs task.input_dim ≥ {self.task.num_modules} modules")
+        self._check_dream()
         check_seed("seed", self.seed)
         if self.teacher_seed is not None:
             check_seed("teacher_seed", self.teacher_seed)
+
+    def _check_dream(self) -> None:
+        if self.train.dream is None:
+            return
+        if not isinstance(self.model, HypertransformerConfig) or self.model.literal_input:
+            raise InputError("train.dream", self.train.dream, f"a hypertransformer; {self.model.label} cannot dream")
+        if self.train.start_from in (None, CONSTRUCTION):
+            expected = "also train.start_from, a run: only trained modules label episodes"
+            raise InputError("train.dream", self.train.dream, expected)
 
     def __repr__(self) -> str:
         task, steps = self.task, self.optimizer.num_steps
@@ -95,7 +128,7 @@ class Config:
     def _repr_html_(self) -> str:
         """A table with a row for each group of fields."""
         groups = {"task": self.task, "model": self.model, "optimizer": self.optimizer}
-        groups |= {"measure": self.measure, "compute": self.compute}
+        groups |= {"measure": self.measure, "compute": self.compute, "train": self.train}
         rows = [
             (name, ", ".join(f"{field.name} = {_shown(getattr(group, field.name))}" for field in fields(group)))
             for name, group in groups.items()
@@ -110,7 +143,7 @@ def _shown(value: object) -> object:
 def field_names() -> dict[str, list[str]]:
     """The fields of a configuration by group, {'task': ['support', …]}; those of all models together."""
     groups = {"task": [TaskConfig], "model": list(MODEL_CONFIGS.values()), "optimizer": [OptimizerConfig]}
-    groups |= {"measure": [MeasureConfig], "compute": [ComputeConfig]}
+    groups |= {"measure": [MeasureConfig], "compute": [ComputeConfig], "train": [TrainConfig]}
     return {
         name: list(dict.fromkeys(field.name for kind in kinds for field in fields(kind)))
         for name, kinds in groups.items()

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
 from recombine import paper
-from recombine.checks import check_choice, check_number, check_size
+from recombine.checks import check_bool, check_choice, check_number, check_size
 from recombine.config.class_name import check_class, check_options
 from recombine.errors import InputError
 from recombine.support.parse import parse_support
@@ -13,7 +13,16 @@ from recombine.support.support import Support, paper_support
 Activation = Literal["gelu", "relu", "even"]
 InputDistribution = Literal["uniform", "normal", "sphere"]
 HYPERNETWORK = "hypernetwork"  # the paper's teacher
-VARIATIONS = ("activation", "num_layers", "weight_scale", "label_noise", "input_distribution", "kind", "options")
+VARIATIONS = (
+    "activation",
+    "num_layers",
+    "weight_scale",
+    "unit_norm",
+    "label_noise",
+    "input_distribution",
+    "kind",
+    "options",
+)
 
 
 @dataclass(frozen=True)
@@ -27,7 +36,8 @@ class TaskConfig:
     # Variations of the paper's task.
     activation: Activation = "gelu"  # activation of the teacher's network; even: gelu(u) + gelu(−u)
     num_layers: int = 1  # hidden layers of the teacher's network, all of them made of modules
-    weight_scale: float = 1.0  # the operator norm of every layer's weights
+    weight_scale: float = 1.0  # the operator norm of every layer's weights; without unit_norm, a factor of them
+    unit_norm: bool = True  # divide the weights by their operator norm; the hypernetwork of Appendix A does not
     label_noise: float = 0.0  # standard deviation of the noise on the labels of the context
     input_distribution: InputDistribution = "uniform"  # of the inputs, whose entries have mean 0 and variance 1
     kind: str = HYPERNETWORK  # the paper's teacher, or your own class, package.module:Class
@@ -43,11 +53,12 @@ class TaskConfig:
         check_choice("task.activation", self.activation, *get_args(Activation))
         check_size("task.num_layers", self.num_layers, most=64)
         check_number("task.weight_scale", self.weight_scale, above=0.0)
+        check_bool("task.unit_norm", self.unit_norm)
         check_number("task.label_noise", self.label_noise, least=0.0)
         check_choice("task.input_distribution", self.input_distribution, *get_args(InputDistribution))
         if self.kind != HYPERNETWORK:
             check_class("task.kind", self.kind, HYPERNETWORK)
-            for name in ("activation", "num_layers", "weight_scale"):
+            for name in ("activation", "num_layers", "weight_scale", "unit_norm"):
                 if name in self.variation:
                     wanted = f"is for the paper's teacher; {self.kind} labels inputs as it likes"
                     raise InputError(f"task.{name}", getattr(self, name), wanted)

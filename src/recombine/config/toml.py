@@ -68,8 +68,8 @@ def default_model(kind: Any) -> ModelConfig:
 def config_tables(config: Config) -> Tables:
     """The complete configuration as nested tables. Unset fields are left out: TOML has no null.
 
-    So are the task's variations where they have the paper's value: runs of the paper's task are stored as they were
-    before there were any.
+    So are the task's variations and the fields of `train` where they have the paper's value: runs of the paper's
+    experiments are stored as they were before there were any.
     """
     data = dataclasses.asdict(config)
     task = {name: value for name, value in data["task"].items() if name not in VARIATIONS}
@@ -77,6 +77,7 @@ def config_tables(config: Config) -> Tables:
     data["model"] = {"kind": config.model.kind, **data["model"]}
     if isinstance(config.model, CustomModelConfig):
         data["model"]["options"] = dict(config.model.options)
+    data["train"] = {name: value for name, value in data["train"].items() if value is not None} or None
     return {name: value for name, value in data.items() if value is not None}
 
 

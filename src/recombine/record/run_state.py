@@ -50,6 +50,9 @@ class Identity(Record, frozen=True, kw_only=True, omit_defaults=True):
     """The same for a custom task."""
     framework: str = ""
     """The framework of a custom model and its version, such as 'torch 2.13.0'; empty for an Equinox model."""
+    start: str = ""
+    """A digest of the parameters that training started from; empty for random ones. It is fixed at the first start:
+    a run that resumes does not read them again."""
 
 
 class Start(Record, frozen=True, kw_only=True, omit_defaults=True):

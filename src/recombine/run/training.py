@@ -13,6 +13,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from recombine.checks import check_number, check_size
@@ -27,6 +28,7 @@ from recombine.run.load import LOSSES, restore_state
 from recombine.run.machine import identity, peak_memory, this_start
 from recombine.run.resume import last_metrics, newest_checkpoint, what_changed
 from recombine.run.signals import StopSignal
+from recombine.run.start import check_start, first_state, read_start
 from recombine.storage.checkpoint import Checkpoint, save_checkpoint
 from recombine.storage.source import CONFIG, METRICS
 from recombine.storage.writer import RunDirectory
@@ -71,6 +73,7 @@ def execute_run(
     """Start or resume the run in the directory, and yield its progress. The last report has the final scores."""
     options = options or RunOptions()
     check_devices(config, options.devices)
+    check_start(config, path)
     with RunDirectory(path) as directory:
         restored = restore(config, directory, options, say)
         yield from RunTraining(config, directory, options, stop or StopSignal(), restored).run()
@@ -98,12 +101,16 @@ def restore(config: Config, directory: RunDirectory, options: RunOptions, say: C
     started = time.monotonic()
     now = identity(options.devices, options.vmapped, custom_model(config), custom_task(config))
     newest = newest_checkpoint(directory, say)
+    start = read_start(config) if newest is None else None
+    digest = newest.identity.start if newest is not None else "" if start is None else start.digest
+    now = msgspec.structs.replace(now, start=digest)
     changed = what_changed(directory, newest, config, now, say)
     if changed and not options.resume_anyway:
         shown = "; ".join(f"{name}: {old} → {new}" for name, (old, new) in changed.items())
         raise InputError("out", str(directory.path), f"made with other settings: {shown} (--resume-anyway resumes)")
     if newest is None:
-        return Restored(init_state(config), 0, "", np.zeros(0, np.float32), True, now, changed, started)
+        state = first_state(init_state(config), start)
+        return Restored(state, 0, "", np.zeros(0, np.float32), True, now, changed, started)
     arrays = dict(newest.arrays)
     losses = arrays.pop(LOSSES)
     state = restore_state(config, arrays, f"step {newest.step} of {directory.path}")

@@ -15,6 +15,7 @@ from recombine.config.schema import Config
 from recombine.errors import InputError
 from recombine.model.custom import torch_class
 from recombine.run.signals import StopSignal
+from recombine.run.start import check_start
 from recombine.run.training import Progress, RunOptions, RunTraining, restore
 from recombine.storage.writer import RunDirectory
 from recombine.train.loop import NonFiniteLoss, train_vmapped
@@ -41,6 +42,8 @@ def execute_vmapped(
     Runs that are behind (after a crash, or when seeds were added) are first trained to the step of the others.
     """
     check_one_shape(configs)
+    for config, path in zip(configs, paths, strict=True):
+        check_start(config, path)
     options, stop = replace(options or RunOptions(), vmapped=len(configs)), stop or StopSignal()
     runs: list[RunTraining] = []
     with ExitStack() as stack:

@@ -38,6 +38,7 @@ class HypernetworkTeacher(Teacher):
     weight_scale: float = eqx.field(default=1.0, static=True)
     label_noise: float = eqx.field(default=0.0, static=True)
     input_distribution: InputDistribution = eqx.field(default="uniform", static=True)
+    unit_norm: bool = eqx.field(default=True, static=True)
 
     @property
     def num_modules(self) -> int:
@@ -73,7 +74,7 @@ class HypernetworkTeacher(Teacher):
         """v = z / ‖Σ_m z_m θ_m‖. Only a network of one layer has weights that are linear in it."""
         if self.deeper is not None:
             return z
-        v = z / operator_norm(self.mix(z))
+        v = z / operator_norm(self.mix(z)) if self.unit_norm else z
         return v if self.weight_scale == 1 else self.weight_scale * v
 
     def label_scaled(self, v: Float[Array, "M"], x: Float[Array, "... d"]) -> Float[Array, "..."]:
@@ -83,7 +84,7 @@ class HypernetworkTeacher(Teacher):
     def redraw(self, key: Key[Array, ""]) -> "HypernetworkTeacher":
         M, h, d = self.theta.shape
         layers = 1 if self.deeper is None else 1 + len(self.deeper)
-        rules = (self.activation, self.weight_scale, self.label_noise, self.input_distribution)
+        rules = (self.activation, self.weight_scale, self.label_noise, self.input_distribution, self.unit_norm)
         return init_teacher(key, M, d, h, layers, *rules)
 
     def with_readout(self, own: Teacher, keep: bool | Bool[Array, ""]) -> "HypernetworkTeacher":
@@ -91,7 +92,7 @@ class HypernetworkTeacher(Teacher):
         return eqx.tree_at(lambda teacher: teacher.a, self, jnp.where(keep, own.a, self.a))
 
     def _normalise(self, W: Float[Array, "h k"]) -> Float[Array, "h k"]:
-        W = W / operator_norm(W)
+        W = W / operator_norm(W) if self.unit_norm else W
         return W if self.weight_scale == 1 else self.weight_scale * W
 
 
@@ -130,6 +131,7 @@ def init_teacher(
     weight_scale: float = 1.0,
     label_noise: float = 0.0,
     input_distribution: InputDistribution = "uniform",
+    unit_norm: bool = True,
 ) -> HypernetworkTeacher:
     """θ and a have i.i.d. normal entries of standard deviation 1/√M and 1/√h, truncated at two standard deviations."""
     theta_key, a_key = jax.random.split(key)
@@ -148,6 +150,7 @@ def init_teacher(
         weight_scale=weight_scale,
         label_noise=label_noise,
         input_distribution=input_distribution,
+        unit_norm=unit_norm,
     )
 
 
@@ -163,7 +166,7 @@ def task_teacher(task: TaskConfig, seed: int) -> Teacher:
     if task.is_paper:
         return seed_teacher(seed, task.support, task.input_dim, task.hidden_dim)
     sizes = (task.num_modules, task.input_dim, task.hidden_dim, task.num_layers)
-    rules = (task.activation, task.weight_scale, task.label_noise, task.input_distribution)
+    rules = (task.activation, task.weight_scale, task.label_noise, task.input_distribution, task.unit_norm)
     return _jit_init_teacher(stream_key(seed, Stream.teacher), *sizes, *rules)
 
 

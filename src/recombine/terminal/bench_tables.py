@@ -35,6 +35,10 @@ def print_comparison(comparison: Comparison) -> None:
     if comparison.fastest_peer is not None:
         console.print(f"× peer: over {comparison.fastest_peer}, the fastest", highlight=False)
     for name, row in measured.items():
+        if times := _times(row.times_fast):
+            memory = _times_memory(row, measured["fast"])
+            console.print(f"{name}: explicit inference, {times} × fast{memory}", highlight=False)
+    for name, row in measured.items():
         if row.processes is not None:
             times = _times(row.times_one_process)
             beside = f", {times} × one alone" if times else ""
@@ -102,6 +106,13 @@ def _speed(row: MeasuredContender) -> tuple[str, str]:
 
 def _times(ratio: float | UnsetType | None) -> str:
     return "" if ratio is None or ratio is UNSET else f"{ratio:.2f}"
+
+
+def _times_memory(row: MeasuredContender, other: MeasuredContender) -> str:
+    """How much more memory than another contender, where both are known."""
+    if row.peak_bytes is None or other.peak_bytes is None:
+        return ""
+    return f", {(row.peak_bytes - other.peak_bytes) / 1e6:+,.0f} MB"
 
 
 def _rest(row: MeasuredContender) -> tuple[str, str]:

@@ -26,6 +26,7 @@ from recombine.support.support import Support
 from recombine.task.episode import Episode, episode_keys, sample_episodes
 from recombine.task.sample import MaskRows, mask_rows
 from recombine.task.teacher import Teacher, config_teacher
+from recombine.train.dream import Dreams, dream, fixed_decoder, sample_dreams, without_decoder
 from recombine.train.optimizer import make_optimizer
 
 # On a CPU the batch is processed in pieces whose residual stream has about this many numbers (1,024 tokens of the
@@ -89,7 +90,8 @@ def compiled_part(config: Config) -> Config:
     """The configuration without the fields that a compiled step does not depend on: all seeds and supports share it."""
     any_masks = Support("", ((1,) * config.task.num_modules,), ())
     task = replace(config.task, support=any_masks)
-    return replace(config, seed=0, teacher_seed=None, measure=MeasureConfig(), task=task)
+    train = replace(config.train, start_from=None if config.train.dream is None else "any run")
+    return replace(config, seed=0, teacher_seed=None, measure=MeasureConfig(), task=task, train=train)
 
 
 def init_state(config: Config) -> State:
@@ -143,7 +145,11 @@ def train_step(
     keys = None
     if takes_key(state.model):
         keys = episode_keys(stream_key(seed, Stream.dropout, step), share, first)
-    loss, gradient = _loss_and_gradient(config, state.model, episodes, keys)
+    dreams = None
+    if config.train.dream:
+        dream_key = stream_key(seed, Stream.dream, step)
+        dreams = sample_dreams(dream_key, config, tasks.teacher, rows, count, share, first)
+    loss, gradient = _loss_and_gradient(config, state.model, episodes, keys, dreams, tasks.teacher)
     if devices > 1:
         flat, unflatten = ravel_pytree((loss, gradient))  # one exchange between devices, not one per parameter
         loss, gradient = unflatten(jax.lax.pmean(flat, "batch"))
@@ -152,6 +158,7 @@ def train_step(
 
     def update() -> tuple:
         updates, optimizer = make_optimizer(config.optimizer).update(gradient, state.optimizer, parameters)
+        updates = updates if config.train.dream is None else without_decoder(updates)  # no weight decay either
         return optax.apply_updates(parameters, updates), optimizer
 
     parameters, optimizer = jax.lax.cond(finite, update, lambda: (parameters, state.optimizer))
@@ -159,21 +166,33 @@ def train_step(
 
 
 def _loss_and_gradient(
-    config: Config, model: Model, episodes: Episode, keys: Key[Array, "B"] | None = None
+    config: Config,
+    model: Model,
+    episodes: Episode,
+    keys: Key[Array, "B"] | None = None,
+    dreams: Dreams | None = None,
+    teacher: Teacher | None = None,
 ) -> tuple[Float[Array, ""], optax.Updates]:
-    """The loss and its gradient over the batch, computed in pieces of equal size."""
+    """The loss and its gradient over the batch, computed in pieces of equal size. With `dreams`, some are dreamed."""
+
+    def loss(model: Model, *arguments: Any) -> Float[Array, ""]:
+        return query_loss(fixed_decoder(model), *arguments)
 
     def loss_and_gradient(
-        model: Model, episodes: Episode, keys: Key[Array, "B"] | None
+        model: Model, episodes: Episode, keys: Key[Array, "B"] | None, dreams: Dreams | None
     ) -> tuple[Float[Array, ""], optax.Updates]:
+        if dreams is not None:
+            assert teacher is not None
+            episodes = dream(config, model, teacher, episodes, dreams)
         with matmul_precision(config.compute):
-            return eqx.filter_value_and_grad(query_loss)(model, episodes, config.compute, keys)
+            differentiated = query_loss if config.train.dream is None else loss
+            return eqx.filter_value_and_grad(differentiated)(model, episodes, config.compute, keys)
 
     width = model.trunk.embedding.weight.shape[1] if isinstance(model, TrunkModel) else USUAL_WIDTH
     num_pieces = _num_pieces(len(episodes.query_y), config.task.episode_length * width)
     if num_pieces == 1:
-        return loss_and_gradient(model, episodes, keys)
-    pieces = jax.tree.map(lambda array: array.reshape(num_pieces, -1, *array.shape[1:]), (episodes, keys))
+        return loss_and_gradient(model, episodes, keys, dreams)
+    pieces = jax.tree.map(lambda array: array.reshape(num_pieces, -1, *array.shape[1:]), (episodes, keys, dreams))
 
     def add(total: tuple, piece: tuple) -> tuple[tuple, None]:
         return jax.tree.map(jnp.add, total, loss_and_gradient(model, *piece)), None
