@@ -19,7 +19,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") ->
         lines.append(f'<tr><th scope="row">{first}</th>{cells}</tr>')
     body = "\n".join(lines)
     inside = f"<thead><tr>{headers}</tr></thead>\n<tbody>{body}</tbody>"
-    return f'<div class="scroll" tabindex="0"><table class="{kind}">{inside}</table></div>'
+    label = f"Table: {', '.join(head)}"  # a region that the keyboard can scroll needs a name
+    return f'<div class="scroll" tabindex="0" role="region" aria-label="{label}"><table class="{kind}">{inside}</table></div>'
 
 
 def badge(state: str) -> str:

@@ -144,6 +144,10 @@
     );
   }
 
+  // A mask such as 100100 as the modules that it uses: θ₁+θ₄.
+  const digits = (i) => [...String(i)].map((digit) => String.fromCodePoint(0x2080 + Number(digit))).join("");
+  const modules = (mask) => [...mask].flatMap((bit, i) => (bit === "1" ? [`θ${digits(i + 1)}`] : [])).join("+") || mask;
+
   function fillMasks() {
     const names = new Set();
     study.masks.forEach((run, i) => {
@@ -160,7 +164,7 @@
           update();
         });
         const line = document.createElement("label");
-        line.append(box, mask);
+        line.append(box, modules(mask));
         return line;
       }),
     );
@@ -185,23 +189,38 @@
     document.documentElement.dataset.updated = String(Number(document.documentElement.dataset.updated ?? 0) + 1);
   }
 
-  async function draw(tone) {
+  // On a phone, all sections but the first two are folded. Their plots are drawn once they are unfolded.
+  function fold() {
+    if (!matchMedia("(max-width: 700px)").matches) return;
+    for (const section of [...document.querySelectorAll("main > section")].slice(2)) {
+      const [details, summary] = [document.createElement("details"), document.createElement("summary")];
+      summary.append(section.querySelector("h2"));
+      details.append(summary, ...section.childNodes);
+      section.replaceChildren(details);
+      details.addEventListener("toggle", () => details.open && draw(document.documentElement.dataset.theme, details));
+    }
+  }
+
+  async function draw(tone, within = document) {
     const colors = study.themes[tone].range.category;
     document.querySelectorAll(".swatch").forEach((swatch) => (swatch.style.background = colors[swatch.dataset.model]));
-    for (const place of document.querySelectorAll(".plot")) {
+    for (const place of within.querySelectorAll(".plot")) {
+      if (place.closest("section > details:not([open])")) continue;
       const name = place.dataset.panel;
       views.get(name)?.finalize();
       const given = study.panels[name].spec;
-      const spec = { ...given, height: rowsHeight(name) ?? given.height, datasets: tables(name) };
+      const title = place.closest("figure").querySelector("h3").textContent;
+      const spec = { ...given, description: title, height: rowsHeight(name) ?? given.height, datasets: tables(name) };
       const result = await vegaEmbed(place, spec, {
         mode: "vega-lite",
         renderer: "svg",
         ast: true, // expressions are interpreted, so that the page's policy can forbid eval
-        config: study.themes[tone],
+        config: { ...study.themes[tone], mark: { ...study.themes[tone].mark, aria: false }, axis: { ...study.themes[tone].axis, aria: false }, legend: { ...study.themes[tone].legend, aria: false } }, // the tables say it in numbers
         tooltip: { theme: tone },
         actions: { export: true, source: false, compiled: false, editor: false },
         downloadFileName: name,
       });
+      place.querySelector("summary")?.setAttribute("aria-label", `Save the plot: ${title}`);
       views.set(name, result);
     }
   }
@@ -241,6 +260,7 @@
   document.querySelectorAll("form").forEach((form) => form.addEventListener("submit", (event) => event.preventDefault()));
 
   document.querySelectorAll("form").forEach((form) => form.reset()); // a browser may keep boxes across a reload
+  fold();
   fillMasks();
   fillPooled();
   window.recombine = { tables, state }; // for the console, and for the tests
