@@ -132,7 +132,8 @@ def explore_section() -> str:
         '<fieldset id="masks"><legend>Masks</legend><p class="buttons"><button type="button" id="all">all</button>'
         '<button type="button" id="none">none</button></p><div id="boxes"></div></fieldset></form>'
         f'<div><div class="plot" data-panel="{EXPLORE}" role="group" aria-label="Plot: pooled R² over training"></div>'
-        '<div class="scroll" tabindex="0" role="region" aria-label="Pooled R²"><table><caption>Pooled R² at the last snapshot</caption><thead><tr>'
+        '<div class="scroll" tabindex="0" role="region" aria-label="Pooled R²">'
+        "<table><caption>Pooled R² at the last snapshot</caption><thead><tr>"
         '<th scope="col">Model</th><th scope="col">R²</th><th scope="col">Interval</th><th scope="col">Seeds</th>'
         '<th scope="col">Step</th></tr></thead><tbody id="pooled" aria-live="polite"></tbody></table></div></div>'
         "</div></section>"

@@ -37,10 +37,10 @@
 
   // The legend, above a plot: for each model its name and its mark.
   function legend(picture, entries) {
-    let at = LEFT;
+    let at = LEFT - 12;
     for (const [name, ...marks] of entries) {
       picture.append(svg("g", { transform: `translate(${at},12)` }, ...marks), text(at + 26, 16, name, { fill: paint("--ink") }));
-      at += 40 + 7 * name.length;
+      at += 36 + 6.4 * name.length;
     }
   }
 
@@ -146,7 +146,7 @@
         heads.forEach((weights, head) => weights.forEach((weight, token) => picture.append(svg("path", { d: `M${(LEFT + token * across).toFixed(1)},${k * down + 20 + head * cell}h${(across - 0.5).toFixed(1)}v${cell - 0.5}h-${(across - 0.5).toFixed(1)}Z`, fill: ink, "fill-opacity": (0.03 + (0.97 * weight) / highest).toFixed(3) }))));
       });
       const bottom = maps.length * down;
-      for (const token of [1, ...ticks(1, tokens, 6).filter((at) => at > 2 && at < tokens - 1), tokens]) picture.append(text(LEFT + (token - 0.5) * across, bottom + 8, token, { "text-anchor": "middle" }));
+      for (const token of [1, ...ticks(1, tokens, 6).filter((at) => at > 2 && at < tokens - tokens / 12), tokens]) picture.append(text(LEFT + (token - 0.5) * across, bottom + 8, token, { "text-anchor": "middle" }));
       picture.append(text(LEFT + (tokens * across) / 2, bottom + 26, "token; the last is read out", { "text-anchor": "middle" }));
       const bar = width - RIGHT - 34;
       for (let i = 0; i < 20; i += 1) picture.append(svg("path", { d: `M${bar},${20 + i * 5}h12v5h-12Z`, fill: ink, "fill-opacity": 0.03 + (0.97 * (19 - i)) / 19 }));
