@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.page.browser import CHROMIUM, Browser
+from tests.page.browser import AXE, CHROMIUM, Browser
 from tests.serve.browsing import LOADING, assert_clean, press, put, saved
 from tests.serve.server import Address, copy_demo_run, serving
 
@@ -74,6 +74,8 @@ def test_explore(browser: Browser, server: Address, width: int, scheme: str) -> 
         assert svg.startswith("<svg"), plot
         assert csv.splitlines()[0] == columns, plot
         assert len(csv.splitlines()) == 1 + rows, plot
+    if AXE:
+        assert browser.serious() == []
     assert_clean(browser, server)
 
 

@@ -11,7 +11,7 @@ import tomli_w
 
 from recombine.record.codec import encode
 from recombine.record.run_state import Status
-from tests.page.browser import CHROMIUM, Browser
+from tests.page.browser import AXE, CHROMIUM, Browser
 from tests.serve.browsing import EVIL, LOADING, assert_clean, click, put, saved
 from tests.serve.server import Address, copy_demo_run, serving
 
@@ -283,3 +283,10 @@ def test_names_for_those_who_do_not_see(browser: Browser, server: Address) -> No
         ]
         assert len(named) > 8
         assert [role for role, name in named if not name.strip()] == []
+
+
+@pytest.mark.skipif(not AXE, reason="needs axe-core-python, of the extra dev")
+@pytest.mark.parametrize("view", ["runs&claim=4", "run&name=demo/transformer-connected%2B-seed0"])
+def test_axe_finds_nothing_serious(browser: Browser, server: Address, view: str) -> None:
+    browser.open(f"{server.url}/#{view}", ready=view.partition("&")[0], patience=LOADING)
+    assert browser.serious() == []

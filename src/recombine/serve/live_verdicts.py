@@ -2,13 +2,12 @@
 
 import asyncio
 import time
-from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from recombine.claims import CLAIMS, Statistic
+from recombine.claims import CLAIMS
 from recombine.errors import InputError
 from recombine.record.codec import Record
 from recombine.serve.budget import BURST, SHARE, Budget
@@ -139,14 +138,14 @@ def _shown(verdict: "Verdict", study: "Study") -> ShownVerdict:
     from recombine.terminal.markdown import criterion, measured
 
     (claim,) = (one for one in CLAIMS if one.number == verdict.number)
-    # The readings of the claim come first, in their order; explicit inference has no curves of its own.
-    statistics: list[tuple[Statistic, ...]] = [reading.statistics for reading in claim.readings]
     readings = [("", verdict.parts), *((f"{words}: ", other.parts) for words, other in verdict.others)]
     parts = []
-    for (words, judged), known in zip_longest(readings, statistics[: len(readings)], fillvalue=()):
-        for part, statistic in zip_longest(judged, known):
-            curve = None if statistic is None else judged_curve(study, statistic)
+    for i, (words, judged) in enumerate(readings):
+        # The readings of the claim come first, in their order; explicit inference has no curves of its own.
+        known = claim.readings[i].statistics if i < len(claim.readings) else ()
+        for j, part in enumerate(judged):
+            curve = judged_curve(study, known[j]) if j < len(known) else None
             text = f"{words}{part.statistic}: {measured(part)}, holds if {criterion(part)}"
             given = {} if curve is None else curve._asdict()
-            parts.append(ShownPart(state=part.state, text=text, first=not words, **given))
+            parts.append(ShownPart(state=part.state, text=text, first=i == 0, **given))
     return ShownVerdict(verdict.number, verdict.claim, verdict.state, verdict.note, tuple(parts))
