@@ -204,7 +204,8 @@ recombine.curves = (() => {
     const { lines, panels } = shown;
     say("at-step", step === null ? "Values at the end of each line." : `Values at step ${step.toLocaleString("en")}, as measured.`);
     [...byId("lines").tBodies[0].rows].forEach((row, i) => panels.forEach(({ metric }, j) => {
-      const text = value(metric, at(lines[i], metric, step)?.mean);
+      const found = at(lines[i], metric, step);
+      const text = value(metric, found?.mean) + (found && found.seeds < lines[i].seeds ? ` (${found.seeds})` : ""); // measured on fewer seeds
       if (row.cells[j + 2].textContent !== text) row.cells[j + 2].textContent = text;
     }));
   }
