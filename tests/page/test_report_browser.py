@@ -145,7 +145,7 @@ def test_any_masks_together(browser: Browser, place: Path) -> None:
     choose(browser, "#split", "in_dist")
     assert browser.evaluate("document.querySelectorAll('input[name=mask]').length") == 12
     choose(browser, "#split", "control")
-    assert browser.evaluate("document.getElementById('masks').hidden")
+    assert browser.evaluate("document.getElementById('mask-boxes').hidden")
     control = [
         run.rows[-1].control.r2 for run in study.runs if (run.model, run.support) == ("transformer", "connected+")
     ]

@@ -154,7 +154,7 @@
       if (study.runs[i].support === state.support) Object.keys(run.splits[state.split]?.masks ?? {}).forEach((m) => names.add(m));
     });
     state.masks = new Set(names);
-    byId("masks").hidden = !names.size;
+    byId("mask-boxes").hidden = !names.size;
     byId("boxes").replaceChildren(
       ...[...names].map((mask) => {
         const box = Object.assign(document.createElement("input"), { type: "checkbox", name: "mask", value: mask, checked: true });
@@ -189,10 +189,12 @@
     document.documentElement.dataset.updated = String(Number(document.documentElement.dataset.updated ?? 0) + 1);
   }
 
-  // On a phone, all sections but the first two are folded. Their plots are drawn once they are unfolded.
+  // On a phone, the sections after the first plots are folded. Their plots are drawn once they are unfolded.
   function fold() {
     if (!matchMedia("(max-width: 700px)").matches) return;
-    for (const section of [...document.querySelectorAll("main > section")].slice(2)) {
+    const sections = [...document.querySelectorAll("main > section")];
+    const first = sections.findIndex((section) => section.querySelector(".plot"));
+    for (const section of sections.slice(Math.max(1, first) + 1)) {
       const [details, summary] = [document.createElement("details"), document.createElement("summary")];
       summary.append(section.querySelector("h2"));
       details.append(summary, ...section.childNodes);
@@ -209,7 +211,7 @@
       const name = place.dataset.panel;
       views.get(name)?.finalize();
       const given = study.panels[name].spec;
-      const title = place.closest("figure").querySelector("h3").textContent;
+      const title = place.getAttribute("aria-label").replace("Plot: ", "");
       const spec = { ...given, description: title, height: rowsHeight(name) ?? given.height, datasets: tables(name) };
       const result = await vegaEmbed(place, spec, {
         mode: "vega-lite",

@@ -129,7 +129,7 @@ def explore_section() -> str:
         '<p class="caption">R² pooled over the episodes of the chosen masks: 1 − Σ n·mse / Σ n·spread.</p>'
         '<div class="explore"><form id="picker" aria-label="Split and masks">'
         f'<label>Split <select id="split">{splits}</select></label>'
-        '<fieldset id="masks"><legend>Masks</legend><p class="buttons"><button type="button" id="all">all</button>'
+        '<fieldset id="mask-boxes"><legend>Masks</legend><p class="buttons"><button type="button" id="all">all</button>'
         '<button type="button" id="none">none</button></p><div id="boxes"></div></fieldset></form>'
         f'<div><div class="plot" data-panel="{EXPLORE}" role="group" aria-label="Plot: pooled R² over training"></div>'
         '<div class="scroll" tabindex="0" role="region" aria-label="Pooled R²">'
