@@ -11,6 +11,8 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -52,6 +54,7 @@ def page(study: Study, path: Path) -> str:
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 LEFT = ("navigated", "context was destroyed", "Cannot find context", "Promise was collected")
+AXE = find_spec("axe_core_python") is not None
 PATIENCE = 30.0  # seconds for one answer: starting is slow on a busy machine
 FLAGS = [
     "--headless",
@@ -177,6 +180,16 @@ class Browser:
         clip = {"x": 0, "y": top, "width": size["width"], "height": height or size["height"] - top, "scale": 1}
         image = self.call("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)["data"]
         path.write_bytes(base64.b64decode(image))
+
+    def serious(self) -> list[str]:
+        """What axe finds wrong with the page's accessibility, and calls serious or worse. Plots are left out: they are
+        pictures with a description."""
+        script = (files("axe_core_python") / "axe.min.js").read_text(encoding="utf-8")
+        self.evaluate(f"{script}; window.axed = null; 0")
+        self.evaluate("{ axe.run({exclude: [['svg']]}).then((found) => { window.axed = found.violations; }); 0 }")
+        self.wait_for("window.axed !== null", 4 * PATIENCE)
+        grave = "axed.filter((one) => ['serious', 'critical'].includes(one.impact))"
+        return self.evaluate(f"{grave}.map((one) => `${{one.id}}: ${{one.nodes[0].html.slice(0, 200)}}`)")
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         self.number += 1

@@ -12,7 +12,7 @@ from recombine.figure.chart import tables
 from recombine.figure.contents import all_panels
 from recombine.study.collect import Study
 from recombine.study.series import with_drawable_names
-from tests.page.browser import CHROMIUM, Browser, page
+from tests.page.browser import AXE, CHROMIUM, Browser, page
 from tests.study.studies import custom_study, half_study, hostile_study, whole_study
 
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, which is not here")
@@ -145,7 +145,7 @@ def test_any_masks_together(browser: Browser, place: Path) -> None:
     choose(browser, "#split", "in_dist")
     assert browser.evaluate("document.querySelectorAll('input[name=mask]').length") == 12
     choose(browser, "#split", "control")
-    assert browser.evaluate("document.getElementById('masks').hidden")
+    assert browser.evaluate("document.getElementById('mask-boxes').hidden")
     control = [
         run.rows[-1].control.r2 for run in study.runs if (run.model, run.support) == ("transformer", "connected+")
     ]
@@ -248,6 +248,16 @@ def test_tables_and_controls_have_names(browser: Browser, place: Path) -> None:
     levels = browser.evaluate("[...document.querySelectorAll('h1, h2, h3')].map((h) => Number(h.tagName[1]))")
     assert levels[0] == 1
     assert all(b - a <= 1 for a, b in pairwise(levels))
+
+
+@needs_browser
+@pytest.mark.skipif(not AXE, reason="needs axe-core-python, of the extra dev")
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_axe_finds_nothing_serious(browser: Browser, place: Path, width: int, scheme: str) -> None:
+    browser.open(place / "whole.html", width=width, scheme=scheme)
+    assert browser.serious() == []
+    if width == 390:
+        assert browser.evaluate("document.documentElement.scrollHeight") < 8_000, "sections are folded on a phone"
 
 
 @needs_browser

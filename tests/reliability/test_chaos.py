@@ -228,7 +228,7 @@ class Chaos(RuleBasedStateMachine):
                 point = curve_point(true_rows()[run["measured"]])
                 assert [run.get(name) for name in ("in_dist", "ood", "loss")] == [point.in_dist, point.ood, point.loss]
         for curve in curves.values():
-            for step, value in zip(curve["steps"], curve["values"], strict=True):
+            for step, value in zip(curve["steps"], curve["values"]["ood"], strict=True):
                 assert value == curve_point(true_rows()[step]).ood
 
     def _output(self, suffix: str) -> Path:

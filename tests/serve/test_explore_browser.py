@@ -1,12 +1,13 @@
 """The explorer in a real browser, with no errors in the console and no requests to other hosts."""
 
 import json
+from math import pi, sin
 from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
 
-from tests.page.browser import CHROMIUM, Browser
+from tests.page.browser import AXE, CHROMIUM, Browser
 from tests.serve.browsing import LOADING, assert_clean, press, put, saved
 from tests.serve.server import Address, copy_demo_run, serving
 
@@ -73,6 +74,8 @@ def test_explore(browser: Browser, server: Address, width: int, scheme: str) -> 
         assert svg.startswith("<svg"), plot
         assert csv.splitlines()[0] == columns, plot
         assert len(csv.splitlines()) == 1 + rows, plot
+    if AXE:
+        assert browser.serious() == []
     assert_clean(browser, server)
 
 
@@ -167,3 +170,24 @@ def test_masks_of_any_number_of_modules(browser: Browser, server: Address, place
     assert browser.evaluate(f"{shape}.classList.contains('held')"), "θ₁ and θ₃"
     assert browser.evaluate("document.getElementById('combination').selectedOptions[0].textContent") == "θ₁ + θ₃"
     assert_clean(browser, server)
+
+
+def test_the_explorer_moves_while_it_is_dragged(browser: Browser, server: Address) -> None:
+    """A real drag of a slider: at least 15 drawings for each second that the page has of a processor."""
+    browser.open(f"{server.url}/#explore", ready="explore", patience=LOADING)
+    box = "document.querySelector('#sliders input').getBoundingClientRect()"
+    browser.evaluate("document.querySelector('#sliders input').scrollIntoView({block: 'center'})")
+    left, y, width = browser.evaluate(f"(({{left, top, height, width}}) => [left, top + height / 2, width])({box})")
+    points = [(left + width * (0.5 + 0.4 * sin(2 * pi * i / 60)), y) for i in range(120)]
+    browser.call("Performance.enable", timeDomain="threadTicks")
+
+    def used() -> tuple[int, float]:
+        metrics = {one["name"]: one["value"] for one in browser.call("Performance.getMetrics")["metrics"]}
+        return int(browser.evaluate("document.documentElement.dataset.drawings")), metrics["TaskDuration"]
+
+    draws, seconds = used()
+    browser.drag(points)
+    draws_after, seconds_after = used()
+    assert draws_after > draws
+    assert (draws_after - draws) / (seconds_after - seconds) >= 15
+    assert "latent moved" in browser.evaluate("document.getElementById('summary').textContent")

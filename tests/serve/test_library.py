@@ -19,6 +19,7 @@ from recombine.record.score import MetricsRow
 from recombine.record.sweep import SweepLine
 from recombine.serve import run_summary
 from recombine.serve.library import Library
+from recombine.serve.run_detail import read_detail
 from recombine.serve.run_summary import RunSummary
 from recombine.storage.reader import last_row, read_config
 from recombine.storage.source import SELECTION, RunSource
@@ -249,3 +250,43 @@ def test_seeds_of_one_configuration(tmp_path: Path) -> None:
     finish(tmp_path / "c", small_config(seed=1, model={"causal": True}))
     one, same, other = (run.configuration for run in shown(Library(tmp_path)).values())
     assert one == same != other
+
+
+def test_columns_are_the_fields_that_differ(finished: Path, tmp_path: Path) -> None:
+    """The seed has a column of its own. A field that no run of a model varies is none."""
+    for name, old, new in (
+        ("a", "", ""),
+        ("b", "learning_rate = 0.001", "learning_rate = 0.5"),
+        ("c", "seed = 0", "seed = 7"),
+    ):
+        shutil.copytree(finished, tmp_path / "study" / name)
+        without_copies(tmp_path / "study" / name)
+        config = tmp_path / "study" / name / "config.toml"
+        assert old in config.read_text()
+        config.write_text(config.read_text().replace(old, new))
+    library = Library(tmp_path)
+    library.refresh()
+    found = library.columns("study")
+    assert found.fields == ("optimizer.learning_rate",)
+    assert found.values == {"study/a": ("0.001",), "study/b": ("0.5",), "study/c": ("0.001",)}
+    assert library.columns("none").values == {}
+
+
+def test_the_page_of_a_run(finished: Path, tmp_path: Path) -> None:
+    """Its last row, beside the references; and what cannot be read is a line of the log."""
+    shutil.copytree(finished, tmp_path / "run")
+    library = Library(tmp_path)
+    library.refresh()
+    detail = read_detail(library.find("run"))
+    row = last_row(library.find("run").source)
+    assert row is not None
+    assert row.ood is not None
+    assert detail.scores[0].rows[0][1:3] == (row.in_dist.r2, row.ood.r2)
+    assert detail.fields["optimizer.num_steps"] == str(row.step)
+    assert any("started" in line for line in detail.log)
+    without_copies(tmp_path / "run")
+    (tmp_path / "run" / "metrics.jsonl").write_text("[]\n")
+    (tmp_path / "run" / "env.json").write_text("{")
+    library.refresh()
+    broken = read_detail(library.find("run"))
+    assert (broken.scores, len(broken.log)) == ((), 1)

@@ -11,7 +11,7 @@ import pytest
 from recombine.cli.main import main
 from recombine.story.pack import demo_story
 from recombine.story.static_page import MOST_BYTES
-from tests.page.browser import CHROMIUM, Browser
+from tests.page.browser import AXE, CHROMIUM, Browser
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, a package of make system-deps")
 
@@ -54,6 +54,8 @@ def test_one_file_without_a_server(browser: Browser, page: Path) -> None:
     open_story(browser, page)
     assert browser.problems == []
     assert browser.requests == [page.resolve().as_uri()]
+    if AXE:
+        assert browser.serious() == []
 
 
 def test_the_steps_by_keyboard(browser: Browser, page: Path) -> None:

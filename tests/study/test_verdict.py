@@ -17,7 +17,7 @@ from recombine.page.report_sections import run_section
 from recombine.record.run_state import RunState, Status
 from recombine.storage.reader import StoredRun
 from recombine.study.collect import Study
-from recombine.study.statistics import STATISTICS, effects
+from recombine.study.statistics import STATISTICS, effects, judged_curve
 from recombine.study.verdict import judge, judge_part
 from tests.study.studies import make_run, whole_study, with_reference, with_score
 
@@ -251,3 +251,24 @@ def test_too_few_seeds_lean_and_decide_nothing(seeds: int) -> None:
             assert verdict.note.startswith(f"{seeds} seed{'s' if seeds > 1 else ''}: leans {'yes' if met else 'no'}, ")
         else:
             assert "leans" not in verdict.note
+
+
+ON_SPLITS = [one for claim in CLAIMS for reading in claim.readings for one in reading.statistics]
+
+
+@pytest.mark.parametrize("statistic", {one.name: one for one in ON_SPLITS}.values(), ids=lambda one: one.name)
+def test_a_curve_that_ends_on_its_line_just_meets_the_criterion(statistic: Statistic) -> None:
+    study = whole_study(seeds=1)
+    curve = judged_curve(study, statistic)
+    if curve is None:
+        assert not STATISTICS[statistic.name].needs
+        return
+    if curve.line is None or curve.metric not in ("in_dist", "ood", "control", "control_modules"):
+        return  # no place on the curve, or a threshold of the quantity itself
+    runs = []
+    for run in study.runs:
+        if (run.model, run.support) == (curve.model, curve.support):
+            run = dataclasses.replace(run, rows=(*run.rows[:-1], with_score(run.rows[-1], curve.metric, r2=curve.line)))
+        runs.append(run)
+    expected = 0.0 if statistic.comparison == "within" else statistic.threshold
+    assert effects(Study(tuple(runs)), STATISTICS[statistic.name]) == pytest.approx([expected])

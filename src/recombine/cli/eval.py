@@ -8,7 +8,7 @@ import tyro
 
 from recombine.checks import check_size
 from recombine.cli.arguments import Executor, OptionalClass, OptionalInt, OptionalPath, plain_help
-from recombine.cli.jobs import execute_jobs, headline
+from recombine.cli.jobs import estimate_jobs, execute_jobs, headline, print_estimate
 from recombine.config.model import MOST_INFERENCE_STEPS, CustomModelConfig
 from recombine.errors import Failed, InputError
 from recombine.files import check_path
@@ -179,7 +179,7 @@ class Benchmark:
             import_model(config.model.kind)
             check_custom(next(iter(wanted.values())))
         if self.dry_run:
-            self._estimate(wanted, out, self.where.at_a_time or available_cores())
+            self._estimate(wanted, out)
             return
         from recombine.jobs.plan import check_same
         from recombine.run.signals import run_interruptibly
@@ -212,21 +212,15 @@ class Benchmark:
         result = write_result(out, config, self.preset, path, note)
         _print_result(str(path), result, self.json)
 
-    def _estimate(self, wanted: "dict[str, Config]", out: Path, workers: int) -> None:
-        from recombine.jobs.estimate import seconds_per_run, total_seconds
-        from recombine.storage.reader import is_done
-        from recombine.storage.source import DirectorySource
-        from recombine.terminal.speed import duration
+    def _estimate(self, wanted: "dict[str, Config]", out: Path) -> None:
+        from recombine.jobs.plan import jobs_to_do
 
-        left = {name: config for name, config in wanted.items() if not is_done(DirectorySource(out / name))}
-        seconds = dict(zip(left, seconds_per_run(list(left.values()), note), strict=True))
-        total = total_seconds(seconds.values(), workers)
+        jobs = [job for job in jobs_to_do(wanted, out, [], self.resume_anyway) if job.kind == "train"]
+        found = estimate_jobs(jobs, self.where)
         if self.json:
-            print_json({"runs": list(wanted), "seconds_each": seconds, "seconds": total})
+            print_json({"runs": list(wanted), "seconds_each": found.each} | found.as_json())
             return
-        for name in wanted:
-            print_line(f"{name:<32}{duration(seconds[name]) if name in seconds else 'done':>9}")
-        print_line(f"{len(wanted)} runs, {workers} at a time: about {duration(total)} on this machine")
+        print_estimate(found, wanted)
 
 
 @dataclass(frozen=True)

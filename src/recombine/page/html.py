@@ -19,7 +19,12 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") ->
         lines.append(f'<tr><th scope="row">{first}</th>{cells}</tr>')
     body = "\n".join(lines)
     inside = f"<thead><tr>{headers}</tr></thead>\n<tbody>{body}</tbody>"
-    return f'<div class="scroll" tabindex="0"><table class="{kind}">{inside}</table></div>'
+    return scrolled(f"Table: {', '.join(head)}", f'<table class="{kind}">{inside}</table>')
+
+
+def scrolled(label: str, content: str) -> str:
+    """A region that the keyboard can scroll; so it needs a name. `label` and `content` are already HTML."""
+    return f'<div class="scroll" tabindex="0" role="region" aria-label="{label}">{content}</div>'
 
 
 def badge(state: str) -> str:

@@ -144,13 +144,17 @@
     );
   }
 
+  // A mask such as 100100 as the modules that it uses: θ₁+θ₄.
+  const digits = (i) => [...String(i)].map((digit) => String.fromCodePoint(0x2080 + Number(digit))).join("");
+  const modules = (mask) => [...mask].flatMap((bit, i) => (bit === "1" ? [`θ${digits(i + 1)}`] : [])).join("+") || mask;
+
   function fillMasks() {
     const names = new Set();
     study.masks.forEach((run, i) => {
       if (study.runs[i].support === state.support) Object.keys(run.splits[state.split]?.masks ?? {}).forEach((m) => names.add(m));
     });
     state.masks = new Set(names);
-    byId("masks").hidden = !names.size;
+    byId("mask-boxes").hidden = !names.size;
     byId("boxes").replaceChildren(
       ...[...names].map((mask) => {
         const box = Object.assign(document.createElement("input"), { type: "checkbox", name: "mask", value: mask, checked: true });
@@ -160,7 +164,7 @@
           update();
         });
         const line = document.createElement("label");
-        line.append(box, mask);
+        line.append(box, modules(mask));
         return line;
       }),
     );
@@ -185,23 +189,40 @@
     document.documentElement.dataset.updated = String(Number(document.documentElement.dataset.updated ?? 0) + 1);
   }
 
-  async function draw(tone) {
+  // On a phone, the sections after the first plots are folded. Their plots are drawn once they are unfolded.
+  function fold() {
+    if (!matchMedia("(max-width: 700px)").matches) return;
+    const sections = [...document.querySelectorAll("main > section")];
+    const first = sections.findIndex((section) => section.querySelector(".plot"));
+    for (const section of sections.slice(Math.max(1, first) + 1)) {
+      const [details, summary] = [document.createElement("details"), document.createElement("summary")];
+      summary.append(section.querySelector("h2"));
+      details.append(summary, ...section.childNodes);
+      section.replaceChildren(details);
+      details.addEventListener("toggle", () => details.open && draw(document.documentElement.dataset.theme, details));
+    }
+  }
+
+  async function draw(tone, within = document) {
     const colors = study.themes[tone].range.category;
     document.querySelectorAll(".swatch").forEach((swatch) => (swatch.style.background = colors[swatch.dataset.model]));
-    for (const place of document.querySelectorAll(".plot")) {
+    for (const place of within.querySelectorAll(".plot")) {
+      if (place.closest("section > details:not([open])")) continue;
       const name = place.dataset.panel;
       views.get(name)?.finalize();
       const given = study.panels[name].spec;
-      const spec = { ...given, height: rowsHeight(name) ?? given.height, datasets: tables(name) };
+      const title = place.getAttribute("aria-label").replace("Plot: ", "");
+      const spec = { ...given, description: title, height: rowsHeight(name) ?? given.height, datasets: tables(name) };
       const result = await vegaEmbed(place, spec, {
         mode: "vega-lite",
         renderer: "svg",
         ast: true, // expressions are interpreted, so that the page's policy can forbid eval
-        config: study.themes[tone],
+        config: { ...study.themes[tone], mark: { ...study.themes[tone].mark, aria: false }, axis: { ...study.themes[tone].axis, aria: false }, legend: { ...study.themes[tone].legend, aria: false } }, // the tables say it in numbers
         tooltip: { theme: tone },
         actions: { export: true, source: false, compiled: false, editor: false },
         downloadFileName: name,
       });
+      place.querySelector("summary")?.setAttribute("aria-label", `Save the plot: ${title}`);
       views.set(name, result);
     }
   }
@@ -241,6 +262,7 @@
   document.querySelectorAll("form").forEach((form) => form.addEventListener("submit", (event) => event.preventDefault()));
 
   document.querySelectorAll("form").forEach((form) => form.reset()); // a browser may keep boxes across a reload
+  fold();
   fillMasks();
   fillPooled();
   window.recombine = { tables, state }; // for the console, and for the tests

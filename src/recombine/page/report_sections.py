@@ -41,8 +41,7 @@ def verdict_section(verdicts: Sequence[Verdict]) -> str:
         (
             f'<span class="number">{verdict.number}</span> {escape(verdict.claim)}',
             escape(verdict.panel).replace("-", "–"),
-            f"{_parts(verdict.parts)}<small>{escape(verdict.note)}</small>"
-            f"{''.join(_other(words, reading) for words, reading in verdict.others)}",
+            f"{_parts(verdict.parts)}<small>{escape(verdict.note)}</small>{_others(verdict)}",
             badge(verdict.state),
         )
         for verdict in verdicts
@@ -54,6 +53,14 @@ def verdict_section(verdicts: Sequence[Verdict]) -> str:
 
 def _parts(parts: Sequence[Part]) -> str:
     return f"<ul class='parts'>{''.join(map(_part, parts))}</ul>"
+
+
+def _others(verdict: Verdict) -> str:
+    """The other readings, folded: the first one gives the verdict."""
+    readings = "".join(_other(words, reading) for words, reading in verdict.others)
+    count = len(verdict.others)
+    words = "1 other reading" if count == 1 else f"{count} other readings"
+    return f"<details><summary>{words}</summary>{readings}</details>" if readings else ""
 
 
 def _other(words: str, reading: JudgedReading) -> str:
@@ -122,10 +129,11 @@ def explore_section() -> str:
         '<p class="caption">R² pooled over the episodes of the chosen masks: 1 − Σ n·mse / Σ n·spread.</p>'
         '<div class="explore"><form id="picker" aria-label="Split and masks">'
         f'<label>Split <select id="split">{splits}</select></label>'
-        '<fieldset id="masks"><legend>Masks</legend><p class="buttons"><button type="button" id="all">all</button>'
+        '<fieldset id="mask-boxes"><legend>Masks</legend><p class="buttons"><button type="button" id="all">all</button>'
         '<button type="button" id="none">none</button></p><div id="boxes"></div></fieldset></form>'
         f'<div><div class="plot" data-panel="{EXPLORE}" role="group" aria-label="Plot: pooled R² over training"></div>'
-        '<div class="scroll" tabindex="0"><table><caption>Pooled R² at the last snapshot</caption><thead><tr>'
+        '<div class="scroll" tabindex="0" role="region" aria-label="Pooled R²">'
+        "<table><caption>Pooled R² at the last snapshot</caption><thead><tr>"
         '<th scope="col">Model</th><th scope="col">R²</th><th scope="col">Interval</th><th scope="col">Seeds</th>'
         '<th scope="col">Step</th></tr></thead><tbody id="pooled" aria-live="polite"></tbody></table></div></div>'
         "</div></section>"
@@ -152,7 +160,7 @@ def score_section(study: Study) -> str:
         rows = [row for row in rows if set(row[1:-1]) != {"–"}]
         if rows:
             head, rows = without_novel(("R²", *SPLIT_WORDS.values(), "novel part", "steps × seeds"), rows)
-            parts.append(f"<h3>Trained on {escape(support)}</h3>{table(head, rows, 'stack scores')}")
+            parts.append(f"<h3>Trained on {escape(support)}</h3>{table(head, rows, 'scores')}")
     return "".join(parts) or "<p>No run has been measured yet.</p>"
 
 
@@ -177,7 +185,7 @@ def run_section(study: Study, directory: Path) -> str:
         f"<li>{escape(text)}</li>" for text in study_notes(study, lambda run: relative(run.path, directory))
     )
     listed = f'<ul class="caption">{notes}</ul>' if notes else ""
-    return table(("Model", "Support", "Seed", "State", "Steps", "Directory"), rows, "stack runs") + listed
+    return table(("Model", "Support", "Seed", "State", "Steps", "Directory"), rows, "runs") + listed
 
 
 def _unfinished(run: StoredRun, step: int, total: int) -> str:

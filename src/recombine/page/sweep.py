@@ -31,7 +31,8 @@ def render(results: SweepResults) -> str:
         for tone in ("light", "dark")
     }
     plots = "".join(
-        f'<figure><div class="scroll" tabindex="0"><div class="plot" data-panel="{name}" role="group" '
+        f'<figure><div class="scroll" tabindex="0" role="region" aria-label="Figure: {name}">'
+        f'<div class="plot" data-panel="{name}" role="group" '
         f'aria-label="Plot: {name}"></div></div></figure>'
         for name in charts["light"]
     )

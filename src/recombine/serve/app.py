@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -30,6 +30,7 @@ from recombine.serve.guard import Guard
 from recombine.serve.library import Library
 from recombine.serve.live_verdicts import Verdicts
 from recombine.serve.query import asked_latent, asked_task, integer
+from recombine.serve.run_detail import read_detail
 from recombine.serve.run_summary import SeenRun
 from recombine.serve.watch import Watch, cancel
 from recombine.storage.thinned_metrics import MEASURED, MOST_POINTS
@@ -41,6 +42,7 @@ from recombine.study.interval import t_quantile
 STATIC = Path(__file__).with_name("static")
 TONE = Path(recombine.page.__file__).with_name("tone.js")  # the switch between dark and light, shared with the reports
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+T = TypeVar("T")
 MOST_CURVES = 100  # per request; the page never asks for more
 
 
@@ -52,10 +54,10 @@ class Json(JSONResponse):
 
 
 class CurveValues(Record, frozen=True):
-    """One quantity of a run over its steps."""
+    """Some quantities of a run over its steps."""
 
     steps: tuple[int, ...]
-    values: tuple[float | None, ...]
+    values: dict[str, tuple[float | None, ...]]
 
 
 def make_app(
@@ -105,22 +107,20 @@ class Server:
         self.files = {path.name: path.read_bytes() for path in _static_files()}
         busyness = Busyness(lambda: (os.getpid(), self.explorer.pid))
         self.verdicts = Verdicts(self.library, share, busyness)
-        self.seconds_reading_curves = 0.0
+        self.seconds_reading = 0.0
         self.budget = Budget(share / 2, BURST / 3, PATIENCE / 4, self._seconds_for_requests, busyness)
 
     def _seconds_for_requests(self) -> float:
-        """Seconds of a core that requests have used: the event loop, and the threads that read curves.
+        """Seconds of a core that requests have used: the event loop, and the threads that read files for them.
 
         The watch limits its own pace, and the verdicts have their own budget.
         """
-        return time.thread_time() + self.seconds_reading_curves
+        return time.thread_time() + self.seconds_reading
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
         await self.watch.look_once()
         watching = asyncio.create_task(self.watch.keep_looking())
-        if not self.is_demo:  # its first page, the story, needs no Vega
-            self.load_vega()
         try:
             yield
         finally:
@@ -146,6 +146,8 @@ class Server:
             "/api/runs": self.runs,
             "/api/events": self.events,
             "/api/curves": self.curves,
+            "/api/run": self.run,
+            "/api/columns": self.columns,
             "/api/difference": self.difference,
             "/api/claims": self.claims,
             "/api/models": self.models,
@@ -176,7 +178,6 @@ class Server:
                 "number": self.watch.number,
                 "runs": self.library.table(),
                 "sweeps": self.library.sweeps(),
-                "themes": {tone: theme.config([], tone == "dark", size=12) for tone in ("light", "dark")},
                 "colors": {
                     tone: dict(zip(theme.KNOWN, theme.colors(list(theme.KNOWN), tone == "dark"), strict=True))
                     | {"": [pair[tone == "dark"] for pair in theme.CUSTOM]}
@@ -194,23 +195,44 @@ class Server:
         return StreamingResponse(self.watch.follow(since), media_type="text/event-stream")
 
     async def curves(self, request: Request) -> Response:
-        """The curves of one quantity. Unknown runs are left out."""
+        """The curves of the quantities that are named. Unknown runs are left out."""
         given = request.query_params
-        metric, most = given.get("metric", "ood"), integer(given.get("points", str(MOST_POINTS)), "points")
-        check_choice("metric", metric, *MEASURED)
+        metrics, most = given.getlist("metric"), integer(given.get("points", str(MOST_POINTS)), "points")
+        for metric in metrics:
+            check_choice("metric", metric, *MEASURED)
         check_size("points", most, least=2, most=MOST_POINTS)
         names = [name for name in given.getlist("run")[:MOST_CURVES] if name in self.library.runs]
-        return Json(await asyncio.to_thread(self._curves, names, metric, most))
+        return Json(await self._in_thread(self._curves, names, tuple(dict.fromkeys(metrics)), most))
 
-    def _curves(self, names: list[str], metric: str, most: int) -> dict[str, CurveValues]:
-        found, start = {}, time.thread_time()
+    async def _in_thread(self, read: Callable[..., T], *given: object) -> T:
+        """Read files in a thread. Its time counts as time for requests."""
+
+        def timed() -> T:
+            start = time.thread_time()
+            try:
+                return read(*given)
+            finally:
+                self.seconds_reading += time.thread_time() - start
+
+        return await asyncio.to_thread(timed)
+
+    def _curves(self, names: list[str], metrics: tuple[str, ...], most: int) -> dict[str, CurveValues]:
+        found = {}
         for name in names:
             with suppress(InputError):  # the run was removed meanwhile
                 points = self.library.curve(name, most)
-                values = tuple(getattr(point, metric) for point in points)
+                values = {metric: tuple(getattr(point, metric) for point in points) for metric in metrics}
                 found[name] = CurveValues(tuple(point.step for point in points), values)
-        self.seconds_reading_curves += time.thread_time() - start
         return found
+
+    async def run(self, request: Request) -> Response:
+        """The configuration, the scores and the log of one run."""
+        seen = self.library.find(request.query_params.get("run", ""))
+        return Json(await self._in_thread(read_detail, seen))
+
+    async def columns(self, request: Request) -> Response:
+        """The fields in which the runs of a study differ."""
+        return Json(await self._in_thread(self.library.columns, request.query_params.get("study", "")))
 
     async def difference(self, request: Request) -> Response:
         """The fields in which two runs differ."""

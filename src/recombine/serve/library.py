@@ -17,12 +17,14 @@ from recombine.errors import InputError
 from recombine.record.codec import Record
 from recombine.record.sweep import Selection
 from recombine.serve.discover import Finder, FoundSweep, joined
+from recombine.serve.run_detail import cell_text, flat
 from recombine.serve.run_summary import FileStamp, RunSummary, SeenRun, Stamp, may_be_killed, read_summary
 from recombine.storage.reader import is_alive, read_selection
 from recombine.storage.source import DirectorySource
 from recombine.storage.sweep_list import read_list
 from recombine.storage.thinned_metrics import MOST_POINTS, CurvePoint, read_curve
 
+IN_TABLE = ("seed", "model.kind", "task.support.")  # fields that have their own columns
 MOST_POINTS_KEPT = 150_000  # points of all cached curves together
 
 
@@ -35,6 +37,14 @@ class SweepProgress(Record, frozen=True, kw_only=True, omit_defaults=True):
     best: tuple[float, str] | None = None
     """The mean score and the name of the best configuration, among those whose seeds are all done."""
     error: str | None = None
+
+
+class Columns(Record, frozen=True):
+    """The configuration columns of a study's table."""
+
+    fields: tuple[str, ...]
+    values: dict[str, tuple[str, ...]]
+    """By run: the text of each field."""
 
 
 class Changes(NamedTuple):
@@ -112,6 +122,24 @@ class Library:
                 raise InputError("run", seen.name, f"cannot be compared: {seen.summary.error}")
             tables.append(config_tables(seen.config))
         return {name: (_text(first), _text(second)) for name, (first, second) in differences(*tables).items()}
+
+    def columns(self, study: str) -> Columns:
+        """The fields in which the runs of a study differ, and each run's values.
+
+        The model, the support and the seed are left out: the table has columns for them.
+        """
+        runs = [seen for seen in self.runs.values() if seen.summary.study == study]
+        tables = {seen.name: flat(config_tables(seen.config)) for seen in runs if seen.config is not None}
+        texts = {name: {field: cell_text(value) for field, value in table.items()} for name, table in tables.items()}
+        found: dict[tuple[str, str | None], set[str]] = {}  # a field that follows from the model is no column
+        for name, table in texts.items():
+            for field, text in table.items():
+                found.setdefault((field, self.runs[name].summary.model), set()).add(text)
+        varied = [field for (field, _), some in found.items() if len(some) > 1 and not field.startswith(IN_TABLE)]
+        fields = tuple(dict.fromkeys(varied))
+        return Columns(
+            fields, {name: tuple(table.get(field, "–") for field in fields) for name, table in texts.items()}
+        )
 
     def sweeps(self) -> list[SweepProgress]:
         """The progress of each sweep below the directory."""

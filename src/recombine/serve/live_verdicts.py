@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from recombine.claims import CLAIMS
 from recombine.errors import InputError
 from recombine.record.codec import Record
 from recombine.serve.budget import BURST, SHARE, Budget
@@ -15,17 +16,27 @@ from recombine.serve.library import Library
 from recombine.serve.run_summary import SeenRun, Stamp
 
 if TYPE_CHECKING:
+    from recombine.study.collect import Study
     from recombine.study.verdict import Verdict
 
 LARGEST = 1 << 26  # bytes of metrics: judging reads them all at once, which needs many times that in memory
 PACE = 10.0  # pause this many times as long as judging took; on a busy machine, the budget adds to it
 
 
-class ShownPart(Record, frozen=True):
-    """One measured comparison of a claim, in words."""
+class ShownPart(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """One measured comparison of a claim: in words, and its place on a curve."""
 
     state: str
     text: str
+    first: bool = False
+    """Whether it belongs to the reading that gives the verdict."""
+    metric: str = ""
+    """The curve that it judges; empty if there is none."""
+    model: str = ""
+    support: str = ""
+    sign: str = ""
+    line: float | None = None
+    """The value that the curve has to reach at its end."""
 
 
 class ShownVerdict(Record, frozen=True):
@@ -112,7 +123,8 @@ def _judge(runs: list[SeenRun], root: Path) -> VerdictsAnswer:
     if not read:
         return VerdictsAnswer(verdicts=(), left_out=missing, error="no run here can be read")
     try:
-        verdicts = tuple(_shown(verdict) for verdict in judge(study_of(read)))
+        study = study_of(read)
+        verdicts = tuple(_shown(verdict, study) for verdict in judge(study))
         return VerdictsAnswer(verdicts=verdicts, left_out=missing)
     except InputError as error:  # show paths relative to the served directory
         why = f"no verdicts: some of these runs {error.expected.replace(f'{root}/', '')}"
@@ -121,12 +133,19 @@ def _judge(runs: list[SeenRun], root: Path) -> VerdictsAnswer:
     return VerdictsAnswer(verdicts=(), left_out=missing, error=why)
 
 
-def _shown(verdict: "Verdict") -> ShownVerdict:
+def _shown(verdict: "Verdict", study: "Study") -> ShownVerdict:
+    from recombine.study.statistics import judged_curve
     from recombine.terminal.markdown import criterion, measured
 
-    parts = tuple(
-        ShownPart(part.state, f"{name}{part.statistic}: {measured(part)}, holds if {criterion(part)}")
-        for name, judged in (("", verdict.parts), *((f"{words}: ", other.parts) for words, other in verdict.others))
-        for part in judged
-    )
-    return ShownVerdict(verdict.number, verdict.claim, verdict.state, verdict.note, parts)
+    (claim,) = (one for one in CLAIMS if one.number == verdict.number)
+    readings = [("", verdict.parts), *((f"{words}: ", other.parts) for words, other in verdict.others)]
+    parts = []
+    for i, (words, judged) in enumerate(readings):
+        # The readings of the claim come first, in their order; explicit inference has no curves of its own.
+        known = claim.readings[i].statistics if i < len(claim.readings) else ()
+        for j, part in enumerate(judged):
+            curve = judged_curve(study, known[j]) if j < len(known) else None
+            text = f"{words}{part.statistic}: {measured(part)}, holds if {criterion(part)}"
+            given = {} if curve is None else curve._asdict()
+            parts.append(ShownPart(state=part.state, text=text, first=i == 0, **given))
+    return ShownVerdict(verdict.number, verdict.claim, verdict.state, verdict.note, tuple(parts))

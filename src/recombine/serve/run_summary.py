@@ -67,6 +67,7 @@ class RunSummary(Record, frozen=True, kw_only=True):
     in_dist: float | None = None
     ood: float | None = None
     novel: float | None = None
+    probe: float | None = None
     control: float | None = None
     control_modules: float | None = None
     playable: bool = False
@@ -167,6 +168,7 @@ def _with_scores(before: SeenRun, found: FoundRun) -> RunSummary:
         in_dist=None if point is None else point.in_dist,
         ood=None if point is None else point.ood,
         novel=None if point is None else point.novel,
+        probe=None if point is None else point.probe,
         control=None if point is None else point.control,
         control_modules=None if point is None else point.control_modules,
         playable=source.has_parameters(),

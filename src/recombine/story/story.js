@@ -66,7 +66,7 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
 
   const side = (kind, name, terms, ...controls) => {
     const parts = { big: element("p", { class: "big" }), novel: element("p", { class: "novel" }), all: element("p", { class: "all" }), note: element("p", { class: "note" }) };
-    return { ...parts, node: element("div", { class: `side ${kind}` }, element("h3", { text: name }), element("p", { class: "term", text: terms }), parts.big, parts.novel, parts.all, ...controls, parts.note) };
+    return { ...parts, node: element("div", { class: `side ${kind}` }, element("h2", { text: name }), element("p", { class: "term", text: terms }), parts.big, parts.novel, parts.all, ...controls, parts.note) };
   };
   const sides = [side("first", "Plain transformer", "transformer"), side("second", "With a recipe bottleneck", "hypertransformer", latents, counts, starts, hand)];
   const frames = [element("div", { class: "plot-of" }), element("div", { class: "plot-of" })];

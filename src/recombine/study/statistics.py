@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
+from statistics import fmean
+from typing import Literal, NamedTuple
 
 from recombine import paper
+from recombine.claims import Statistic
 from recombine.storage.reader import StoredRun
 from recombine.study.collect import Study
 from recombine.study.panel_d_masks import novel_outside_both, outside_both
@@ -143,3 +145,69 @@ STATISTICS: dict[str, Recipe] = {
     "transformer_support": Recipe(((T, CONNECTED, _ood), (T, DISCONNECTED, _ood)), _minus),
     "construction_error": Recipe((), _construction_error),
 }
+
+
+CURVES: dict[Callable[[StoredRun], float | None], str] = {
+    _in_dist: "in_dist",
+    _ood: "ood",
+    _loss: "loss",
+    _ood_r2: "ood",
+    _outside: "ood",
+    _novel: "novel",
+    _novel_outside: "novel",
+    _control: "control",
+    _control_modules: "control_modules",
+    _probe: "probe",
+}
+"""The quantity over training that ends in each value, or is nearest to it."""
+NEAR = (_loss, _outside, _novel_outside)  # the curve is of the training loss, or of all held-out masks
+
+
+class JudgedCurve(NamedTuple):
+    """The curve that a statistic judges, and the value that its end has to reach."""
+
+    metric: str
+    model: str
+    support: str
+    sign: Literal["≥", "≤", "≈"]
+    line: float | None
+    """The criterion on the curve's own scale, a mean over seeds. None if it has no place there."""
+
+
+def judged_curve(study: Study, statistic: Statistic) -> JudgedCurve | None:
+    """The curve of a statistic's first value; for a drop, of the value after it. None for a construction.
+
+    A difference `a − b ≥ t` is the line `b + t` for a; for `within`, it is b. A relative score is turned back into R².
+    """
+    recipe, comparison = STATISTICS[statistic.name], statistic.comparison
+    if not recipe.needs:
+        return None
+    at = 1 if statistic.name == "transformer_drop" else 0
+    model, support, of = recipe.needs[at]
+    threshold = 0.0 if comparison == "within" else statistic.threshold
+    lines = [] if of in NEAR else [_line(study, recipe, at, threshold, seed) for seed in study.seeds]
+    known = [line for line in lines if line is not None]
+    sign = "≈" if comparison == "within" else "≥" if (comparison == ">=") == (at == 0) else "≤"
+    return JudgedCurve(CURVES[of], model, support, sign, fmean(known) if known else None)
+
+
+def _line(study: Study, recipe: Recipe, at: int, threshold: float, seed: int) -> float | None:
+    """The R² of one seed's run at which the statistic meets its threshold."""
+    runs = [
+        next((r for r in study.runs if (r.model, r.support, r.seed) == (model, support, seed) and r.finished), None)
+        for model, support, _ in recipe.needs
+    ]
+    judged, of = runs[at], recipe.needs[at][2]
+    if judged is None:
+        return None
+    value = threshold
+    if recipe.combine is _minus:
+        other, of_other = runs[1 - at], recipe.needs[1 - at][2]
+        known = None if other is None else of_other(other)
+        if known is None:
+            return None
+        value = known + threshold if at == 0 else known - threshold
+    if of not in RELATIVE:
+        return value
+    ridge, oracle = (reference_score(judged.references, name, CURVES[of]) for name in ("ridge", "oracle"))
+    return None if ridge is None or oracle is None else ridge.r2 + value * (oracle.r2 - ridge.r2)

@@ -4,7 +4,9 @@ recombine.claims = (() => {
   const { byId, element, ask, number } = recombine;
   const BADGES = { holds: ["good", "✓"], "does not hold": ["bad", "✗"] };
   const unfolded = new Set();
-  let shown = "";
+  let shown = null;
+  let chosen = null; // the number of the claim whose curves are shown
+  let verdicts = [];
   let judging = null; // when to ask again
 
   async function show(study) {
@@ -13,7 +15,8 @@ recombine.claims = (() => {
     judging = null;
     const place = byId("claims");
     if (!study) {
-      place.replaceChildren(element("p", { class: "soft", text: "No study yet." }));
+      verdicts = [];
+      place.replaceChildren(element("p", { class: "soft", text: recombine.runs.all.size ? "Choose one study to see what its runs say about the paper's claims." : "No study yet." }));
       return;
     }
     const answer = await ask("/api/claims", [["study", study]]).catch((error) => ({ error: error.message }));
@@ -21,18 +24,35 @@ recombine.claims = (() => {
     if (answer.again) later(1000 * answer.again);
     const left = answer.left_out?.length ? [element("p", { class: "soft", text: `left out, because they cannot be read: ${answer.left_out.join(", ")}` })] : [];
     if (answer.error) {
+      verdicts = [];
       place.replaceChildren(element("p", { class: "soft", text: answer.error }), ...left);
       return;
     }
-    place.replaceChildren(element("ul", {}, ...answer.verdicts.map((verdict) => {
+    verdicts = answer.verdicts;
+    place.replaceChildren(element("p", { class: "soft", text: "Click a claim to see its curves and its criterion." }), element("ul", {}, ...verdicts.map((verdict) => {
       const [kind, sign] = BADGES[verdict.state] ?? ["open", "?"];
-      return element("li", {}, element("span", { class: `badge ${kind}`, text: `${sign} ${verdict.state}` }), ` ${verdict.number}. ${verdict.claim}`,
-        element("p", { class: "soft note", text: verdict.note }),
-        element("details", { open: unfolded.has(verdict.number), ontoggle: ({ target }) => unfolded[target.open ? "add" : "delete"](verdict.number) },
-          element("summary", { text: "what was measured" }),
+      const drawn = verdict.parts.some((part) => part.first && part.metric);
+      const text = `${verdict.number}. ${verdict.claim}`;
+      return element("li", { "data-claim": verdict.number },
+        ...(drawn ? [element("button", { type: "button", class: "claim", "aria-pressed": verdict.number === chosen, title: "Show its curves and its criterion", onclick: () => recombine.runs.choose(verdict.number === chosen ? null : verdict.number) }, element("span", { class: `badge ${kind}`, text: `${sign} ${verdict.state}` }), ` ${text}`)]
+          : [element("span", { class: `badge ${kind}`, text: `${sign} ${verdict.state}` }), ` ${text}`]),
+        element("details", { open: unfolded.has(verdict.number) || verdict.number === chosen, ontoggle: ({ target }) => unfolded[target.open ? "add" : "delete"](verdict.number) },
+          element("summary", { text: verdict.note, "aria-label": `claim ${verdict.number}: ${verdict.note}` }),
           ...verdict.parts.map((part) => element("p", { class: "soft note", text: `${(BADGES[part.state] ?? ["", "?"])[1]} ${part.text}` }))));
     })), ...left);
+    if (chosen !== null) recombine.runs.redraw();
   }
+
+  // Choose a claim: its curves are shown with its criterion. `parts` is what was measured for it.
+  function choose(number) {
+    chosen = number;
+    byId("claims").querySelectorAll("li").forEach((item) => {
+      const on = Number(item.dataset.claim) === number;
+      item.querySelector("button")?.setAttribute("aria-pressed", on);
+      if (on) item.querySelector("details").open = true;
+    });
+  }
+  const parts = () => verdicts.find((verdict) => verdict.number === chosen)?.parts ?? [];
 
   function later(milliseconds) {
     judging ??= setTimeout(() => show(shown), milliseconds);
@@ -58,5 +78,5 @@ recombine.claims = (() => {
     byId("sweeps").replaceChildren(element("details", { open }, summary, ...lines));
   }
 
-  return { show, later, sweeps };
+  return { show, choose, parts, later, sweeps };
 })();

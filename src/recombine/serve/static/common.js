@@ -52,7 +52,7 @@ const recombine = (() => {
     if (hash !== location.hash) history.replaceState(null, "", hash);
   }
 
-  const shared = { themes: {}, colors: {}, quantiles: {} };
+  const shared = { colors: {}, quantiles: {} };
   const tone = () => document.documentElement.dataset.theme;
 
   function colorOf(model) {
@@ -85,64 +85,50 @@ const recombine = (() => {
     return [names, ...rows.map((row) => names.map((name) => row[name]))].map((line) => line.map(cell).join(",")).join("\n") + "\n";
   }
 
-  // The drawing library is large, so it is loaded when the first plot needs it. The story needs none.
-  let drawing = null;
-  const loadDrawing = () => {
-    drawing ??= new Promise((done, failed) => {
-      document.head.append(element("script", { src: "/static/vega.js", onload: done, onerror: () => failed(new Error("the plots cannot be drawn: vega.js did not load")) }));
-    });
-    return drawing;
-  };
-  const drawn = new Map();
+  // An SVG element. Colours are attributes, so that a saved picture has them.
+  function svg(tag, attributes = {}, ...children) {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [name, value] of Object.entries(attributes)) if (value !== null && value !== undefined) made.setAttribute(name, value);
+    made.append(...children);
+    return made;
+  }
+  const paint = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-  // Draw a plot. It is drawn again when its specification or the tone changes; otherwise only its data are replaced.
-  // `rows` are saved as CSV, in a file named after `about`; `words` describe the plot for screen readers.
-  async function plot(id, spec, data, { rows, about = "", words }) {
+  // Round numbers between two ends, about `many` of them.
+  function ticks(low, high, many) {
+    const rough = (high - low) / many || 1;
+    const power = 10 ** Math.floor(Math.log10(rough));
+    const step = [1, 2, 5, 10].map((m) => m * power).find((one) => one >= rough);
+    const found = [];
+    for (let i = Math.ceil(low / step - 1e-9); i * step <= high + 1e-9 * step; i += 1) found.push(Number((i * step).toPrecision(12)));
+    return found;
+  }
+
+  // Draw a plot: `draw(picture, width)` fills the picture. `rows` are saved as CSV, in a file named after `about`;
+  // `words` describe the plot for screen readers.
+  const drawn = new Map();
+  function plot(id, { height, draw, rows, about = "", words }) {
     const place = byId(id);
-    const key = JSON.stringify([spec, tone()]);
-    let known = drawn.get(id);
-    if (!known || known.key !== key || !known.view) {
-      known?.view?.finalize();
-      known = { key, view: null, rows: [] };
-      drawn.set(id, known);
-      await loadDrawing();
-      if (drawn.get(id) !== known) return;
-      const chart = placeFor(id);
-      const { view } = await vegaEmbed(chart, { ...spec, description: place.closest("figure").querySelector("h2").textContent, datasets: data }, {
-        mode: "vega-lite",
-        renderer: "svg",
-        ast: true, // expressions are interpreted: the page's policy forbids eval
-        config: { ...shared.themes[tone()], mark: { ...shared.themes[tone()].mark, aria: false } }, // hundreds of points would be read aloud
-        tooltip: { disableDefaultStyle: true },
-        defaultStyle: false,
-        actions: false,
-      });
-      if (drawn.get(id) !== known) return view.finalize();
-      known.view = view;
-    } else {
-      for (const [name, some] of Object.entries(data)) known.view.data(name, some);
-      await known.view.runAsync();
-    }
-    Object.assign(known, { rows, about });
-    const chart = place.querySelector(".chart");
+    const chart = place.querySelector(".chart") ?? placeFor(id);
+    const width = Math.max(240, Math.floor(chart.clientWidth));
+    const picture = svg("svg", { xmlns: "http://www.w3.org/2000/svg", width, height, viewBox: `0 0 ${width} ${height}`, "font-family": "Helvetica, Arial, sans-serif", "font-size": 12, "aria-hidden": "true" });
+    picture.append(svg("rect", { width, height, fill: paint("--paper") }));
+    draw(picture, width);
+    chart.replaceChildren(picture);
     chart.setAttribute("role", "img");
     chart.setAttribute("aria-label", `${place.closest("figure").querySelector("h2").textContent}. ${words}`);
+    drawn.set(id, { picture, rows, about });
     place.dataset.drawn = String(Number(place.dataset.drawn ?? 0) + 1);
   }
 
-  // The element in which a plot is drawn. Its buttons are kept, so that they keep the keyboard focus.
+  // The element in which a plot is drawn, above the buttons that save it.
   function placeFor(id) {
     const place = byId(id);
     const chart = element("div", { class: "chart" });
-    if (place.querySelector(".saves")) {
-      place.querySelector(".chart").replaceWith(chart);
-      return chart;
-    }
-    const save = (kind) => async () => {
-      const { view, rows, about } = drawn.get(id) ?? {};
-      if (!view) return; // not drawn yet
+    const save = (kind) => () => {
+      const { picture, rows, about } = drawn.get(id);
       const name = `${id}${about ? `_${about}` : ""}.${kind}`;
-      if (kind === "svg") download(name, "image/svg+xml", await view.toSVG());
+      if (kind === "svg") download(name, "image/svg+xml", new XMLSerializer().serializeToString(picture));
       else download(name, "text/csv", csv(rows));
     };
     const title = place.closest("figure").querySelector("h2").textContent;
@@ -154,7 +140,6 @@ const recombine = (() => {
 
   // Show a text in place of a plot.
   function unplot(id, text) {
-    drawn.get(id)?.view?.finalize();
     drawn.delete(id);
     byId(id).replaceChildren(element("p", { class: "soft", text }));
   }
@@ -162,7 +147,9 @@ const recombine = (() => {
   const subscript = (i) => [...String(i + 1)].map((digit) => String.fromCodePoint(0x2080 + Number(digit))).join("");
   const theta = (i) => `θ${subscript(i)}`;
   const modulesOf = (mask) => [...mask].flatMap((bit, i) => (bit === "1" ? [i] : []));
+  // A mask such as 100100 as the modules that it uses: θ₁ + θ₄. Other texts stay as they are.
+  const maskName = (text) => (/^[01]{2,}$/.test(text) && text.includes("1") ? modulesOf(text).map(theta).join("+") : text);
   const number = (value, digits = 3) => (typeof value === "number" ? value.toFixed(digits).replace("-", "−") : "–");
 
-  return { byId, element, say, trouble, ask, readAddress, writeAddress, shared, tone, colorOf, modelColors, plot, unplot, number, subscript, theta, modulesOf };
+  return { byId, element, say, trouble, ask, readAddress, writeAddress, shared, tone, colorOf, modelColors, download, csv, svg, paint, ticks, plot, unplot, number, subscript, theta, modulesOf, maskName };
 })();

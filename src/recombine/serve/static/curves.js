@@ -1,13 +1,18 @@
 "use strict";
-// Training curves of the selected runs, or their means over seeds.
+// Training curves of the selected runs, or their means over seeds; and the list of lines, which reads their values.
 recombine.curves = (() => {
-  const { byId, ask, say, shared, colorOf, plot, unplot, number } = recombine;
-  const FEW_POINTS = 4000; // up to this many, the pointer finds the nearest point
+  const { byId, element, ask, say, shared, colorOf, number, download, csv, svg } = recombine;
+  const PANELS = [
+    ["ood", "held-out masks (ood)", "ood"], ["novel", "novel part (ood)", "novel"], ["in_dist", "trained masks (in_dist)", "in_dist"],
+    ["probe", "linear probe (ood)", "probe"], ["control", "control: a fresh teacher", "control"], ["loss", "training loss", "loss"],
+  ];
+  const MODULES = ["control_modules", "control: fresh modules", "control"];
+  const DASHES = [null, "7 3", "2 3", "9 3 2 3", "4 4"];
   const FEW_LINES = 8; // up to this many, lines are distinguished by symbols
-  const SYMBOLS = 8; // per line
   const known = new Map(); // curves by run, until it has measured more
 
   const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+  const value = (metric, some) => (metric === "loss" && typeof some === "number" ? some.toPrecision(3) : number(some));
 
   // Student's t: sent by the server for few seeds, approximated from the normal distribution for many.
   function quantile(count) {
@@ -20,66 +25,99 @@ recombine.curves = (() => {
     if (values.length < 2) return [null, null];
     if (values.length === 2) return [Math.min(...values), Math.max(...values)];
     const center = mean(values);
-    const variance = values.reduce((sum, value) => sum + (value - center) ** 2, 0) / (values.length - 1);
+    const variance = values.reduce((sum, one) => sum + (one - center) ** 2, 0) / (values.length - 1);
     const half = quantile(values.length) * Math.sqrt(variance / values.length);
     return [center - half, center + half];
   }
 
-  // The lower end of the axis: a little below all but the lowest 5 % of the values, since runs start at low scores.
-  function lowest(points) {
-    const begun = points.filter((point) => point.step > 0);
-    const sorted = (begun.length ? begun : points).map((point) => point.mean).sort((a, b) => a - b);
-    return Math.min(0.9, Math.floor(10 * (sorted[Math.floor(sorted.length / 20)] ?? 0) - 0.5) / 10);
-  }
-
-  const narrow = () => byId("curves").clientWidth < 480;
-  // In a tooltip of the nearest point, Vega-Lite shows a field only if it has a format, even text: hence `toString`.
-  const near = { name: "near", select: { type: "point", on: "pointermove", nearest: true, clear: "pointerout", fields: ["runs", "step"] } };
-
-  // `alike`: the names of lines that colour and dashes do not distinguish.
-  function specification({ models, supports, metric, intervals, few, low, alike }) {
-    const legend = { title: null, ...(narrow() ? { columns: 1 } : {}) };
-    const below = { ...legend, orient: "bottom" };
-    const keys = (supports > 1 ? 40 : 0) + 19 * alike.length + (narrow() ? 18 * (models.length + supports) : 0);
-    const scale = metric === "loss" ? { type: "log" } : { domain: [low, 1], nice: false, zero: false }; // for every layer, because an area would include 0
-    const y = { field: "mean", type: "quantitative", scale };
-    return {
-      $schema: "https://vega.github.io/schema/vega-lite/v6.json",
-      width: "container", height: 300 + keys, autosize: { type: "fit", contains: "padding" },
-      encoding: {
-        x: { field: "step", type: "quantitative", title: "step", axis: { labelExpr: "datum.value ? format(datum.value, '~s') : '0'", tickCount: 6 } },
-        color: { field: "model", type: "nominal", scale: { domain: models, range: models.map(colorOf) }, legend: { ...legend, symbolType: "stroke", symbolOpacity: 1 } },
-        detail: { field: "runs" },
-      },
-      layer: [
-        ...(intervals ? [{ data: { name: "points" }, transform: [{ filter: "datum.step > 0" }], mark: { type: "area", opacity: 0.18, clip: true }, encoding: { y: { field: "from", type: "quantitative", scale }, y2: { field: "to" } } }] : []),
-        { data: { name: "points" }, mark: { type: "line", strokeWidth: few ? 2 : 1, opacity: few ? 1 : 0.5, clip: true, tooltip: few ? null : { content: "encoding" } },
-          encoding: { ...(few ? {} : { tooltip: [{ field: "runs" }] }), strokeDash: { field: "support", type: "nominal", legend: supports > 1 ? below : null },
-            y: { ...y, title: metric === "loss" ? "loss" : "R²" } } },
-        ...(alike.length ? [{ data: { name: "symbols" }, mark: { type: "point", filled: true, size: 55, opacity: 1 },
-          encoding: { y, shape: { field: "runs", type: "nominal", scale: { domain: alike }, legend: { ...below, columns: 1, labelLimit: Math.max(120, byId("curves").clientWidth - 60) } } } }] : []),
-        ...(few ? [{ data: { name: "points" }, params: [near], mark: { type: "point", filled: true, size: 60 },
-          encoding: { y, opacity: { condition: { param: "near", empty: false, value: 1 }, value: 0 },
-            tooltip: [{ field: "runs", format: "s", formatType: "toString" }, { field: "step", format: "," }, { field: "mean", format: ".4f" }, { field: "seeds", title: "seeds", format: "," }] } }] : []),
-      ],
-    };
-  }
-
-  async function read(names, { metric, means }, isWanted) {
+  async function read(names, means, isWanted) {
     const points = names.length <= 64 ? 300 : names.length <= 300 || means ? 64 : 20;
-    const stamp = (name) => JSON.stringify([recombine.runs.all.get(name)?.measured, metric, points]);
+    const stamp = (name) => JSON.stringify([recombine.runs.all.get(name)?.measured, points]);
     const missing = names.filter((name) => known.get(name)?.stamp !== stamp(name));
     const many = missing.length > 100;
+    const asked = [...PANELS, MODULES].map(([metric]) => ["metric", metric]);
     while (missing.length && isWanted()) { // the length of an address is limited
       if (many) say("reading", `reading: ${missing.length.toLocaleString("en")} to go`);
       const some = missing.splice(0, 1);
       for (let length = 0; missing.length && some.length < 100 && length < 8000; length += 5 + encodeURIComponent(some.at(-1)).length) some.push(missing.shift());
       const stamps = new Map(some.map((name) => [name, stamp(name)]));
-      const found = await ask("/api/curves", [["metric", metric], ["points", points], ...some.map((name) => ["run", name])]);
+      const found = await ask("/api/curves", [...asked, ["points", points], ...some.map((name) => ["run", name])]);
       for (const [name, curve] of Object.entries(found)) known.set(name, { ...curve, stamp: stamps.get(name) });
     }
-    say("reading", "");
+    if (many) say("reading", "");
   }
+
+  // The lines to draw: the runs of each, with their values.
+  function gathered(names, { means, smooth }) {
+    const lines = new Map();
+    const labels = new Set();
+    for (const name of names) {
+      const run = recombine.runs.all.get(name);
+      const curve = known.get(name);
+      if (!run || !curve) continue;
+      const of = means ? `${run.study} ${run.configuration}` : name; // means are over the seeds of one configuration
+      if (!lines.has(of)) {
+        const short = means ? name.replace(/-seed\d+$/, "") : name;
+        const line = labels.has(short) ? name : short; // two configurations may have the same short name
+        labels.add(line);
+        lines.set(of, { name: line, model: run.model, support: run.support, curves: [] });
+      }
+      lines.get(of).curves.push(curve);
+    }
+    return [...lines.values()].map(({ curves, ...line }) => ({ ...line, seeds: curves.length,
+      points: Object.fromEntries([...PANELS, MODULES].map(([metric]) => [metric, smoothed(pointsOf(curves, metric), smooth)])) }))
+      .filter((line) => Object.values(line.points).some((points) => points.length));
+  }
+
+  function pointsOf(curves, metric) {
+    const steps = new Map();
+    const ends = curves.map((curve) => {
+      let end = -1;
+      curve.steps.forEach((step, i) => {
+        const one = curve.values[metric]?.[i] ?? null;
+        if (one === null || (metric === "loss" && one <= 0)) return;
+        if (!steps.has(step)) steps.set(step, []);
+        steps.get(step).push(one);
+        end = step;
+      });
+      return end;
+    });
+    const points = [];
+    for (const [step, values] of [...steps].sort(([a], [b]) => a - b)) {
+      // Longer curves are thinned more. A mean is drawn only where all runs that reached the step have a value.
+      if (values.length < ends.filter((end) => end >= step).length) continue;
+      const [low, high] = interval(values);
+      points.push({ step, mean: mean(values), low, high, seeds: values.length });
+    }
+    return points;
+  }
+
+  // An exponential moving average over the points after the start. Intervals and readings stay as measured.
+  function smoothed(points, weight) {
+    let [sum, total] = [0, 0];
+    return points.map((point) => {
+      if (!weight || !point.step) return { ...point, shown: point.mean };
+      [sum, total] = [weight * sum + (1 - weight) * point.mean, weight * total + 1 - weight];
+      return { ...point, shown: sum / total };
+    });
+  }
+
+  // Each line gets the colour of its model, the dashes of its support, and a symbol if these do not tell it apart.
+  function styled(lines) {
+    const supports = [...new Set(lines.map((line) => line.support))].sort();
+    const kinds = new Set(lines.map((line) => JSON.stringify([line.model, line.support])));
+    const alike = kinds.size < lines.length && lines.length <= FEW_LINES;
+    return lines.map((line, i) => ({ ...line, color: colorOf(line.model), dash: DASHES[Math.max(0, supports.indexOf(line.support)) % DASHES.length], symbol: alike ? i : null }));
+  }
+
+  const panel = (metric, title) => ({ metric, title: metric === "loss" ? title : `R², ${title}`, short: metric === "loss" ? "loss" : `R² ${metric.replace("_modules", "")}`, log: metric === "loss", marks: [] });
+  const listed = (some, text) => some.slice(0, 12).map(text).join("; ") + (some.length > 12 ? `; and ${some.length - 12} more` : "");
+  const at = (line, metric, step) => (step === null ? line.points[metric].at(-1) : line.points[metric].find((point) => point.step === step));
+
+  // ---- the view of runs --------------------------------------------------------------------------------------------
+
+  let shown = { lines: [], panels: [] };
+  const plots = recombine.multiples(byId("curves"), { onread: tell, onzoom: (range) => recombine.runs.zoom(range) });
 
   // Draw one plot at a time. If a newer one was requested meanwhile, it is drawn next; every drawing is finished.
   let turn = 0; // counts requests, so that answers to outdated ones are ignored
@@ -102,79 +140,91 @@ recombine.curves = (() => {
     return underWay;
   }
 
-  // The lines to draw: the runs of each, and their values at each step.
-  function gathered(names, { metric, means }) {
-    const lines = new Map();
-    const labels = new Set();
-    for (const name of names) {
-      const run = recombine.runs.all.get(name);
-      const curve = known.get(name);
-      if (!run || !curve) continue;
-      const of = means ? `${run.study} ${run.configuration}` : name; // means are over the seeds of one configuration
-      if (!lines.has(of)) {
-        const short = means ? name.replace(/-seed\d+$/, "") : name;
-        const line = labels.has(short) ? name : short; // two configurations may have the same short name
-        labels.add(line);
-        lines.set(of, { line, model: run.model, support: run.support, ends: [], steps: new Map() });
-      }
-      const { ends, steps } = lines.get(of);
-      let end = -1;
-      curve.steps.forEach((step, i) => {
-        const value = curve.values[i];
-        if (value === null || (metric === "loss" && value <= 0)) return;
-        if (!steps.has(step)) steps.set(step, []);
-        steps.get(step).push(value);
-        end = step;
-      });
-      ends.push(end);
-    }
-    return [...lines.values()];
-  }
-
-  function pointsOf({ line, model, support, ends, steps }) {
-    const points = [];
-    for (const [step, values] of [...steps].sort(([a], [b]) => a - b)) {
-      // Longer curves are thinned more. A mean is drawn only where all runs that reached the step have a value.
-      if (values.length < ends.filter((end) => end >= step).length) continue;
-      const [low, high] = interval(values);
-      points.push({ runs: line, model, support, step, mean: mean(values), low, high, seeds: values.length });
-    }
-    return points;
-  }
-
-  const listed = (some, text) => some.slice(0, 12).map(text).join("; ") + (some.length > 12 ? `; and ${some.length - 12} more` : "");
-
   async function draw(question) {
     const mine = turn;
-    const { metric } = question;
     const names = question.names.filter((name) => recombine.runs.all.has(name));
-    await read(names, question, () => turn === mine);
-    if (turn !== mine) return undefined; // a newer plot has been requested
-    const lines = gathered(names, question).map((line) => ({ ...line, points: pointsOf(line) })).filter((line) => line.points.length);
-    const points = lines.flatMap((line) => line.points);
+    await read(names, question.means, () => turn === mine);
+    if (turn !== mine) return; // a newer plot has been requested
+    const { hidden, parts, range, logarithmic } = question;
+    const all = styled(gathered(names, question));
     say("below", "");
-    if (!points.length) return unplot("curves", names.length ? "Nothing has been measured yet." : "Select runs to see their curves.");
-    // Points below the plot are left out, so a line starts where it enters. Drawn at the edge, they would mislead.
-    const low = metric === "loss" ? Math.min(...points.map((point) => point.mean)) / 2 : lowest(points);
-    const within = (value) => Math.max(low, metric === "loss" ? value : Math.min(1, value));
-    const inside = points.filter((point) => point.mean >= low)
-      .map((point) => ({ ...point, from: within(point.low ?? point.mean), to: within(point.high ?? point.mean) }));
-    const last = (line) => `${line.line} ${number(line.points.at(-1).mean, metric === "loss" ? 5 : 3)}`;
-    const sunk = lines.filter((line) => line.points.at(-1).mean < low);
-    if (sunk.length) say("below", `Below the plot at the end: ${listed(sunk, last)}`);
-    const kinds = new Set(lines.map((line) => JSON.stringify([line.model, line.support])));
-    const alike = kinds.size < lines.length && lines.length <= FEW_LINES ? lines.map((line) => line.line) : [];
-    const symbols = alike.length ? lines.flatMap((line) => {
-      const some = inside.filter((point) => point.runs === line.line);
-      return some.filter((_, i) => (some.length - 1 - i) % Math.ceil(some.length / SYMBOLS) === 0);
-    }) : [];
-    const spec = specification({
-      models: [...new Set(points.map((point) => point.model))].sort(), supports: new Set(points.map((point) => point.support)).size,
-      metric, intervals: points.some((point) => point.low !== null), few: points.length <= FEW_POINTS, low, alike,
+    shown = { lines: all, panels: [] };
+    if (!all.length) {
+      plots.clear(names.length ? "Nothing has been measured yet." : "Select runs to see their curves.");
+      list(question);
+      return;
+    }
+    const judged = parts.filter((part) => part.metric && part.first);
+    const five = PANELS.filter(([metric]) => metric !== "control" || !judged.some((part) => part.metric === "control_modules"));
+    const panels = (five.length < PANELS.length ? [...five.slice(0, -1), MODULES, five.at(-1)] : PANELS).map(([metric, title]) => {
+      const about = judged.filter((part) => part.metric === metric);
+      return { ...panel(metric, title), dim: judged.length > 0 && !about.length,
+        marks: about.filter((part) => typeof part.line === "number").map((part) => ({ at: part.line, color: colorOf(part.model), text: `${part.model} ${part.sign} ${number(part.line, 2)}` })) };
     });
-    const words = `Latest values: ${listed(lines, (line) => `${last(line)} at step ${line.points.at(-1).step.toLocaleString("en")}`)}`;
-    return plot("curves", spec, alike.length ? { points: inside, symbols } : { points: inside }, { rows: points, about: metric, words });
+    const concerned = (line) => !judged.length || judged.some((part) => part.model === line.model && part.support === line.support);
+    const lines = all.filter((line) => !hidden.has(line.name)).map((line) => ({ ...line, faint: !concerned(line) }));
+    shown = { lines: all, panels };
+    list(question);
+    const lows = plots.draw({ panels, lines, range, logarithmic, words: `Curves over training. Latest values: ${listed(lines, (line) => `${line.name}: ${panels.map(({ metric }) => `${metric} ${value(metric, at(line, metric, null)?.mean)}`).join(", ")}`)}` });
+    const end = (line, metric) => line.points[metric].at(-1)?.mean;
+    const sunk = lines.flatMap((line) => [...lows].filter(([metric, low]) => end(line, metric) < low).map(([metric]) => `${line.name} ${value(metric, end(line, metric))} (${metric})`));
+    if (sunk.length) say("below", `Below the plot at the end: ${listed(sunk, (text) => text)}`);
+    byId("curves").dataset.drawn = String(Number(byId("curves").dataset.drawn ?? 0) + 1);
   }
 
-  return { show, abandon() { turn += 1; }, forget: (name) => known.delete(name) };
+  // The part of the names that all lines share, up to a separator: it is not repeated in the list.
+  function commonStart(names) {
+    let start = names.length > 1 ? names[0] : "";
+    while (!names.every((name) => name.startsWith(start))) start = start.slice(0, -1);
+    return start.replace(/[^/,-]*$/, "");
+  }
+
+  // The list of lines: a button that shows or hides each, and the values under the pointer or at the end.
+  function list({ hidden }) {
+    const { lines, panels } = shown;
+    const titles = new Map([...PANELS, MODULES].map(([metric, , short]) => [metric, short]));
+    byId("lines").hidden = !lines.length;
+    const start = commonStart(lines.map((line) => line.name)).length;
+    byId("lines").tHead.rows[0].replaceChildren(element("th", { scope: "col", text: "line" }), element("th", { scope: "col", class: "number", text: "seeds" }),
+      ...panels.map(({ metric }) => element("th", { scope: "col", class: "number", text: titles.get(metric) })));
+    byId("lines").tBodies[0].replaceChildren(...lines.map((line) => element("tr", {},
+      element("th", { scope: "row" }, element("button", { type: "button", class: "line", "aria-pressed": !hidden.has(line.name), title: `Show or hide ${line.name}`, onclick: () => recombine.runs.hide(line.name) }, key(line), element("bdi", { text: line.name.slice(start) }))),
+      element("td", { class: "number", text: line.seeds }), ...panels.map(() => element("td", { class: "number" })))));
+    tell(null);
+  }
+
+  // A piece of the line, as in the plots.
+  function key({ color, dash, symbol }) {
+    const piece = svg("svg", { width: 34, height: 12, "aria-hidden": "true" }, svg("line", { x1: 1, x2: 33, y1: 6, y2: 6, stroke: color, "stroke-width": 2.5, "stroke-dasharray": dash }));
+    if (symbol !== null) piece.append(svg("path", { d: plots.shape(symbol), transform: "translate(17,6)", fill: color, stroke: color }));
+    return piece;
+  }
+
+  function tell(step) {
+    const { lines, panels } = shown;
+    say("at-step", step === null ? "Values at the end of each line." : `Values at step ${step.toLocaleString("en")}, as measured.`);
+    [...byId("lines").tBodies[0].rows].forEach((row, i) => panels.forEach(({ metric }, j) => {
+      const found = at(lines[i], metric, step);
+      const text = value(metric, found?.mean) + (found && found.seeds < lines[i].seeds ? ` (${found.seeds})` : ""); // measured on fewer seeds
+      if (row.cells[j + 2].textContent !== text) row.cells[j + 2].textContent = text;
+    }));
+  }
+
+  byId("save-curves-svg").addEventListener("click", () => plots.svg() && download("curves.svg", "image/svg+xml", new XMLSerializer().serializeToString(plots.svg())));
+  byId("save-curves-csv").addEventListener("click", () => download("curves.csv", "text/csv", csv(shown.lines.flatMap(({ name, model, support, points }) =>
+    shown.panels.flatMap(({ metric }) => points[metric].map((point) => ({ metric, runs: name, model, support, step: point.step, mean: point.mean, low: point.low, high: point.high, seeds: point.seeds })))))));
+
+  // The curves of one run, for its page.
+  async function showOne(name, place) {
+    await read([name], false, () => true);
+    const lines = styled(gathered([name], { means: false, smooth: 0 }));
+    const inside = element("div", { id: "run-plots" });
+    place.replaceChildren(inside);
+    if (!lines.length) return;
+    const panels = PANELS.map(([metric, title]) => panel(metric, title));
+    const reading = (step) => say("run-at", step === null ? "" : `step ${step.toLocaleString("en")}: ${panels.map(({ metric }) => `${metric} ${value(metric, at(lines[0], metric, step)?.mean)}`).join(", ")}`);
+    recombine.multiples(inside, { onread: reading, onzoom: () => {} }).draw({ panels, lines, range: null, logarithmic: false, words: `Curves of ${name} over training` });
+  }
+
+  return { show, showOne, abandon() { turn += 1; }, forget: (name) => known.delete(name) };
 })();

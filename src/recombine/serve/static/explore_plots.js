@@ -1,104 +1,189 @@
 "use strict";
 // Draws the explorer's plots of an answer. `names` are the labels of its models, `runs` the names of their runs.
+// An answer is drawn in a few milliseconds, so that the plots move while a slider is dragged.
 (() => {
-  const { byId, plot, unplot, number, theta, tone } = recombine;
-  const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  let shown = []; // the models of the answer that is drawn
-  const colors = () => recombine.modelColors(shown);
-  const base = { $schema: "https://vega.github.io/schema/vega-lite/v6.json", width: "container", autosize: { type: "fit", contains: "padding" } };
-  const modelColor = (names) => ({ field: "model", type: "nominal", scale: { domain: names, range: colors().slice(0, names.length) }, legend: { title: null } });
+  const { byId, plot, unplot, number, theta, svg, paint, ticks } = recombine;
+  const [LEFT, RIGHT, TOP, BOTTOM] = [46, 12, 26, 38];
+  const HEIGHT = 300;
+  const MARKS = [(x, y) => `M${x - 3},${y}a3,3 0 1,0 6,0a3,3 0 1,0 -6,0Z`, (x, y) => `M${x - 2.7},${y - 2.7}h5.4v5.4h-5.4Z`]; // dots, squares
+  const DASHES = [null, "8 4"];
+  let colors = [];
+
+  // The ends of an axis stay while the values fit into them and fill at least half, so that plots do not jump.
+  const kept = new Map();
+  function ends(name, values) {
+    const [low, high] = [Math.min(...values), Math.max(...values)];
+    const [from, to] = kept.get(name) ?? [Infinity, -Infinity];
+    if (low >= from && high <= to && high - low > 0.5 * (to - from)) return [from, to];
+    const gap = 0.06 * (high - low || 1);
+    kept.set(name, [low - gap, high + gap]);
+    return kept.get(name);
+  }
+
+  const text = (x, y, content, more = {}) => svg("text", { x, y, fill: paint("--soft"), ...more }, content);
+  const points = (xs, ys, x, y) => xs.map((at, i) => `${i ? "L" : "M"}${x(at).toFixed(1)},${y(ys[i]).toFixed(1)}`).join("");
+
+  // The axes of a plot: returns its scales.
+  function axes(picture, width, { xs, ys, xTitle, yTitle, xTicks = null }) {
+    const [right, bottom] = [width - RIGHT, HEIGHT - BOTTOM];
+    const x = (value) => LEFT + ((right - LEFT) * (value - xs[0])) / (xs[1] - xs[0]);
+    const y = (value) => bottom - ((bottom - TOP) * (value - ys[0])) / (ys[1] - ys[0]);
+    for (const at of ticks(...ys, 5)) picture.append(svg("line", { x1: LEFT, x2: right, y1: y(at), y2: y(at), stroke: paint("--line") }), text(LEFT - 6, y(at) + 4, number(at, 1), { "text-anchor": "end" }));
+    for (const at of xTicks ?? ticks(...xs, 5)) picture.append(text(x(at), bottom + 15, number(at, 1), { "text-anchor": "middle" }));
+    picture.append(svg("line", { x1: LEFT, x2: right, y1: bottom, y2: bottom, stroke: paint("--soft") }),
+      text((LEFT + right) / 2, HEIGHT - 6, xTitle, { "text-anchor": "middle" }), text(12, (TOP + bottom) / 2, yTitle, { "text-anchor": "middle", transform: `rotate(-90 12 ${(TOP + bottom) / 2})` }));
+    return { x, y, right, bottom };
+  }
+
+  // The legend, above a plot: for each model its name and its mark.
+  function legend(picture, entries) {
+    let at = LEFT - 12;
+    for (const [name, ...marks] of entries) {
+      picture.append(svg("g", { transform: `translate(${at},12)` }, ...marks), text(at + 26, 16, name, { fill: paint("--ink") }));
+      at += 36 + 6.4 * name.length;
+    }
+  }
 
   function scatter({ answer, names, runs, about }) {
-    const points = answer.models.flatMap((one, i) => one.y.map((y, j) => ({ query: j + 1, truth: answer.truth.y[j], predicted: y, model: names[i], run: runs[i] })));
-    const all = points.flatMap(({ truth, predicted }) => [truth, predicted]);
-    const scale = { zero: false, nice: true }; // both axes follow the diagonal, which spans all values
+    const rows = answer.models.flatMap((one, i) => one.y.map((y, j) => ({ query: j + 1, truth: answer.truth.y[j], predicted: y, model: names[i], run: runs[i] })));
     const words = answer.models.map((one, i) => `${names[i]}: R² ${number(one.r2)}`).join("; ");
-    return plot("scatter", {
-      ...base, height: 280,
-      layer: [
-        { data: { name: "diagonal" }, mark: { type: "line", style: "reference", strokeDash: [4, 3] }, encoding: { x: { field: "at", type: "quantitative", scale }, y: { field: "at", type: "quantitative", scale } } },
-        { data: { name: "points" }, mark: { type: "point", filled: true, size: 34, opacity: 0.65 },
-          encoding: { x: { field: "truth", type: "quantitative", title: "true y", scale }, y: { field: "predicted", type: "quantitative", title: "predicted y", scale }, color: modelColor(names),
-            shape: { field: "model", type: "nominal", scale: { domain: names }, legend: { title: null } },
-            tooltip: [{ field: "model" }, { field: "truth", format: ".3f" }, { field: "predicted", format: ".3f" }] } },
-      ],
-    }, { points, diagonal: [{ at: Math.min(...all) }, { at: Math.max(...all) }] }, { rows: points, about, words: `${answer.truth.y.length} queries. ${words}` });
+    plot("scatter", { height: HEIGHT, rows, about, words: `${answer.truth.y.length} queries. ${words}`, draw(picture, width) {
+      const both = ends("scatter", rows.flatMap(({ truth, predicted }) => [truth, predicted])); // both axes follow the diagonal
+      const { x, y } = axes(picture, width, { xs: both, ys: both, xTitle: "true y", yTitle: "predicted y" });
+      picture.append(svg("path", { d: points(both, both, x, y), stroke: paint("--truth"), "stroke-dasharray": "4 3", fill: "none" }));
+      answer.models.forEach((one, i) => picture.append(svg("path", { fill: colors[i], opacity: 0.65, d: one.y.map((value, j) => MARKS[i](Number(x(answer.truth.y[j]).toFixed(1)), Number(y(value).toFixed(1)))).join("") })));
+      legend(picture, names.map((name, i) => [name, svg("path", { d: MARKS[i](12, 0), fill: colors[i] })]));
+      nearest(picture, rows.map((row) => [x(row.truth), y(row.predicted), `${row.model}: true ${number(row.truth)}, predicted ${number(row.predicted)}`]), width);
+    } });
+  }
+
+  // Beside the pointer: what the nearest point says.
+  function nearest(picture, marks, width) {
+    const shown = text(width - RIGHT, HEIGHT - BOTTOM - 6, "", { "text-anchor": "end", fill: paint("--ink"), stroke: paint("--paper"), "stroke-width": 3, "paint-order": "stroke" });
+    const ring = svg("circle", { r: 6, fill: "none", stroke: paint("--ink"), visibility: "hidden" });
+    picture.append(ring, shown);
+    picture.addEventListener("pointermove", (event) => {
+      const box = picture.getBoundingClientRect();
+      const [px, py] = [event.clientX - box.left, event.clientY - box.top];
+      const [x, y, words] = marks.reduce((best, mark) => (Math.hypot(mark[0] - px, mark[1] - py) < Math.hypot(best[0] - px, best[1] - py) ? mark : best));
+      const near = Math.hypot(x - px, y - py) < 30;
+      shown.textContent = near ? words : "";
+      for (const [name, value] of [["cx", x], ["cy", y], ["visibility", near ? "visible" : "hidden"]]) ring.setAttribute(name, value);
+    });
+    picture.addEventListener("pointerleave", () => { shown.textContent = ""; ring.setAttribute("visibility", "hidden"); });
   }
 
   function slice({ answer, names, about }) {
-    const lines = answer.models.flatMap((one, i) => one.slice.map((y, j) => ({ t: answer.slice.t[j], y, model: names[i] })));
-    const truth = answer.truth.slice.map((y, j) => ({ t: answer.slice.t[j], y, model: "truth" }));
-    const ticks = answer.slice.context.map((t, j) => ({ t, y: answer.context.y[j], model: "context, projected" }));
-    const ends = (values) => [values[0], values[Math.floor(values.length / 2)], values.at(-1)].map((value) => number(value, 2)).join(", ");
-    const words = [["the truth", answer.truth.slice], ...answer.models.map((one, i) => [names[i], one.slice])].map(([name, values]) => `${name}: ${ends(values)}`).join("; ");
-    return plot("slice", {
-      ...base, height: 280,
-      layer: [
-        { data: { name: "ticks" }, mark: { type: "tick", style: "reference", thickness: 1.5, size: 10, yOffset: -4 }, encoding: { x: { field: "t", type: "quantitative", title: "along the line" }, y: { value: "height" }, tooltip: [{ field: "y", title: "context example, y", format: ".3f" }] } },
-        { data: { name: "truth" }, mark: { type: "line", strokeWidth: 5, color: color("--truth") }, encoding: { x: { field: "t", type: "quantitative" }, y: { field: "y", type: "quantitative", title: "y" } } },
-        { data: { name: "lines" }, mark: { type: "line", strokeWidth: 2.2 }, encoding: { x: { field: "t", type: "quantitative" }, y: { field: "y", type: "quantitative" }, color: modelColor(names), strokeDash: { field: "model", type: "nominal", scale: { domain: names }, legend: { title: null } } } },
-      ],
-    }, { lines, truth, ticks }, { rows: [...truth, ...lines, ...ticks], about, words: `y at the line's start, middle and end. ${words}` });
+    const { t, context } = answer.slice;
+    const lines = answer.models.flatMap((one, i) => one.slice.map((y, j) => ({ t: t[j], y, model: names[i] })));
+    const truth = answer.truth.slice.map((y, j) => ({ t: t[j], y, model: "truth" }));
+    const examples = context.map((at, j) => ({ t: at, y: answer.context.y[j], model: "context, projected" }));
+    const three = (values) => [values[0], values[Math.floor(values.length / 2)], values.at(-1)].map((value) => number(value, 2)).join(", ");
+    const words = [["the truth", answer.truth.slice], ...answer.models.map((one, i) => [names[i], one.slice])].map(([name, values]) => `${name}: ${three(values)}`).join("; ");
+    plot("slice", { height: HEIGHT, rows: [...truth, ...lines, ...examples], about, words: `y at the line's start, middle and end. ${words}`, draw(picture, width) {
+      const ys = ends("slice", [...answer.truth.slice, ...answer.models.flatMap((one) => one.slice)]);
+      const { x, y, bottom } = axes(picture, width, { xs: [t[0], t.at(-1)], ys, xTitle: "along the line", yTitle: "y" });
+      context.forEach((at, j) => at >= t[0] && at <= t.at(-1) && picture.append(svg("path", { class: "example", "data-example": j + 1, d: `M${x(at)},${bottom}v-9`, stroke: paint("--soft"), "stroke-width": 1.5 })));
+      picture.append(svg("path", { d: points(t, answer.truth.slice, x, y), stroke: paint("--truth"), "stroke-width": 5, fill: "none" }));
+      answer.models.forEach((one, i) => picture.append(svg("path", { d: points(t, one.slice, x, y), stroke: colors[i], "stroke-width": 2.2, "stroke-dasharray": DASHES[i], fill: "none" })));
+      const piece = (color, thick, dash) => svg("path", { d: "M0,0h22", stroke: color, "stroke-width": thick, "stroke-dasharray": dash });
+      legend(picture, [["truth", piece(paint("--truth"), 5, null)], ...names.map((name, i) => [name, piece(colors[i], 2.2, DASHES[i])])]);
+    } });
   }
 
   function latent({ answer, names, runs, about }) {
     // A probe decodes the weights of its model's own modules. For another teacher there is nothing to compare.
     const comparable = answer.models.map((one) => one.kind !== "control" && one.decoded);
     if (!comparable.some(Boolean)) {
-      return unplot("latent", answer.models.some((one) => one.decoded)
+      unplot("latent", answer.models.some((one) => one.decoded)
         ? "The latent weighs the modules of one teacher. These models were trained on another teacher, so there is nothing to compare."
         : "These models return no residual stream from which to decode the latent.");
+      return;
     }
     const rows = answer.latent.map((value, i) => ({ module: i + 1, value, model: "truth", deviation: null }));
     comparable.forEach((decoded, i) => decoded && decoded.forEach((value, j) => rows.push({ module: j + 1, value, model: names[i], deviation: answer.models[i].deviation[j], run: runs[i] })));
-    const bars = rows.map((row) => ({ ...row, low: row.value - row.deviation, high: row.value + row.deviation }));
-    const domain = ["truth", ...names];
     const words = answer.latent.map((_, j) => `${theta(j)}: ${rows.filter((row) => row.module === j + 1).map((row) => `${row.model} ${number(row.value, 2)}`).join(", ")}`).join("; ");
-    const x = { field: "module", type: "ordinal", title: null, axis: { labelAngle: 0, labelExpr: `${JSON.stringify(answer.latent.map((_, i) => theta(i)))}[datum.value - 1]` } };
-    const xOffset = { field: "model", sort: domain };
-    return plot("latent", {
-      ...base, height: 250, data: { name: "bars" }, encoding: { x, xOffset },
-      layer: [
-        { mark: { type: "bar", cornerRadiusEnd: 2 },
-          encoding: {
-            y: { field: "value", type: "quantitative", title: "latent" },
-            color: { field: "model", type: "nominal", scale: { domain, range: [color("--soft"), ...colors()] }, legend: { title: null } },
-            tooltip: [{ field: "model" }, { field: "module" }, { field: "value", format: ".3f" }, { field: "deviation", title: "over queries ±", format: ".3f" }],
-          } },
-        { mark: { type: "rule", strokeWidth: 1.5, color: color("--ink") }, encoding: { y: { field: "low", type: "quantitative" }, y2: { field: "high" }, opacity: { condition: { test: "datum.deviation > 0.001", value: 1 }, value: 0 } } },
-      ],
-    }, { bars }, { rows, about, words });
+    plot("latent", { height: HEIGHT, rows, about, words, draw(picture, width) {
+      const many = answer.latent.length;
+      const ys = ends("latent", [0, 1, ...rows.flatMap(({ value, deviation }) => [value - (deviation ?? 0), value + (deviation ?? 0)])]);
+      const { x, y, bottom } = axes(picture, width, { xs: [0, many], ys, xTitle: "module", yTitle: "latent", xTicks: [] });
+      const series = ["truth", ...names];
+      const shades = [paint("--soft"), ...colors];
+      const wide = Math.min(22, (x(1) - x(0) - 6) / series.length);
+      answer.latent.forEach((_, j) => picture.append(text(x(j + 0.5), bottom + 15, theta(j), { "text-anchor": "middle", fill: paint("--ink"), "font-size": 14 })));
+      for (const { module, value, model, deviation } of rows) {
+        const rank = series.indexOf(model);
+        const at = x(module - 0.5) + (rank - series.length / 2) * wide;
+        picture.append(svg("path", { d: `M${at.toFixed(1)},${y(0).toFixed(1)}h${(wide - 1).toFixed(1)}V${y(value).toFixed(1)}h${(1 - wide).toFixed(1)}Z`, fill: shades[rank] }));
+        if (deviation > 0.001) picture.append(svg("path", { d: `M${(at + wide / 2).toFixed(1)},${y(value - deviation).toFixed(1)}V${y(value + deviation).toFixed(1)}`, stroke: paint("--ink"), "stroke-width": 1.5 }));
+      }
+      picture.append(svg("path", { d: `M${LEFT},${y(0)}H${width - RIGHT}`, stroke: paint("--soft") }));
+      legend(picture, series.map((name, i) => [name, svg("path", { d: "M6,-6h12v12h-12Z", fill: shades[i] })]));
+    } });
   }
 
+  // One small heat map per model and layer, all on one scale. A column that is pointed at marks its example elsewhere.
   function attention({ answer, names, runs, about }) {
-    const cells = answer.models.flatMap((one, i) => (one.attention ?? []).flatMap((heads, layer) => heads.flatMap((weights, head) =>
-      weights.map((weight, token) => ({ model: names[i], run: runs[i], layer: layer + 1, head: head + 1, token: token + 1, weight })))))
-      .map((cell) => ({ ...cell, row: `${cell.model}, layer ${cell.layer}, head ${cell.head}` }));
-    if (!cells.length) return unplot("attention", "These models return no attention weights.");
-    const rows = [...new Set(cells.map((cell) => cell.row))];
-    const most = rows.map((row) => cells.filter((cell) => cell.row === row).reduce((a, b) => (b.weight > a.weight ? b : a)));
-    const words = most.map((cell) => `${cell.row}: most on token ${cell.token}, ${number(cell.weight, 2)}`).join("; ");
-    // One small heat map per model and layer, all on one scale.
-    const layers = [...new Set(cells.map((cell) => JSON.stringify([cell.model, cell.layer])))].map((text) => JSON.parse(text));
-    const highest = Math.max(...cells.map((cell) => cell.weight));
-    const heads = Math.max(...cells.map((cell) => cell.head));
-    const map = ([model, layer], i) => ({
-      title: { text: `${model}, layer ${layer}`, fontWeight: "normal", offset: 4 },
-      width: Math.max(180, byId("attention").clientWidth - 120), height: heads * Math.max(8, Math.min(14, Math.round(60 / heads))),
-      transform: [{ filter: { and: [{ field: "model", equal: model }, { field: "layer", equal: layer }] } }], mark: { type: "rect" },
-      encoding: {
-        x: { field: "token", type: "ordinal", title: i === layers.length - 1 ? "token; the last is read out" : null, axis: { labelAngle: 0, labelOverlap: true, labels: i === layers.length - 1, ticks: i === layers.length - 1 } },
-        y: { field: "head", type: "ordinal", title: "head", axis: { labelFontSize: 10, labelOverlap: true } },
-        color: { field: "weight", type: "quantitative", title: null, scale: { scheme: tone() === "dark" ? "viridis" : "blues", domain: [0, highest] }, legend: { orient: "right", gradientLength: 90, format: ".2f" } },
-        tooltip: [{ field: "row" }, { field: "token" }, { field: "weight", format: ".3f" }],
-      },
-    });
-    return plot("attention", { $schema: base.$schema, data: { name: "cells" }, vconcat: layers.map(map), spacing: 8 },
-      { cells }, { rows: cells.map(({ row, ...cell }) => cell), about, words });
+    const rows = answer.models.flatMap((one, i) => (one.attention ?? []).flatMap((heads, layer) => heads.flatMap((weights, head) =>
+      weights.map((weight, token) => ({ model: names[i], run: runs[i], layer: layer + 1, head: head + 1, token: token + 1, weight })))));
+    if (!rows.length) {
+      unplot("attention", "These models return no attention weights.");
+      return;
+    }
+    const maps = answer.models.flatMap((one, i) => (one.attention ?? []).map((heads, layer) => ({ name: `${names[i]}, layer ${layer + 1}`, heads })));
+    const highest = Math.max(...rows.map((row) => row.weight));
+    const words = maps.flatMap(({ name, heads }) => heads.map((weights, head) => `${name}, head ${head + 1}: most on token ${weights.indexOf(Math.max(...weights)) + 1}, ${number(Math.max(...weights), 2)}`)).join("; ");
+    const many = Math.max(...maps.map(({ heads }) => heads.length));
+    const cell = Math.max(6, Math.min(14, Math.floor(48 / many)));
+    const down = many * cell + 26;
+    plot("attention", { height: Math.max(HEIGHT, maps.length * down + 34), rows, about, words, draw(picture, width) {
+      const tokens = maps[0].heads[0].length;
+      const across = (width - LEFT - RIGHT - 52) / tokens;
+      const ink = paint("--link");
+      const marked = svg("rect", { fill: "none", stroke: paint("--ink"), "stroke-width": 1.5, visibility: "hidden" });
+      maps.forEach(({ name, heads }, k) => {
+        picture.append(text(LEFT, k * down + 14, name, { fill: paint("--ink") }), text(LEFT - 6, k * down + 20 + (many * cell) / 2 + 4, many > 1 ? `${heads.length} heads` : "head", { "text-anchor": "end", "font-size": 10 }));
+        heads.forEach((weights, head) => weights.forEach((weight, token) => picture.append(svg("path", { d: `M${(LEFT + token * across).toFixed(1)},${k * down + 20 + head * cell}h${(across - 0.5).toFixed(1)}v${cell - 0.5}h-${(across - 0.5).toFixed(1)}Z`, fill: ink, "fill-opacity": (0.03 + (0.97 * weight) / highest).toFixed(3) }))));
+      });
+      const bottom = maps.length * down;
+      for (const token of [1, ...ticks(1, tokens, 6).filter((at) => at > 2 && at < tokens - tokens / 12), tokens]) picture.append(text(LEFT + (token - 0.5) * across, bottom + 8, token, { "text-anchor": "middle" }));
+      picture.append(text(LEFT + (tokens * across) / 2, bottom + 26, "token; the last is read out", { "text-anchor": "middle" }));
+      const bar = width - RIGHT - 34;
+      for (let i = 0; i < 20; i += 1) picture.append(svg("path", { d: `M${bar},${20 + i * 5}h12v5h-12Z`, fill: ink, "fill-opacity": 0.03 + (0.97 * (19 - i)) / 19 }));
+      picture.append(text(bar + 15, 28, number(highest, 2)), text(bar + 15, 120, "0"), marked);
+      const read = text(LEFT, bottom + 26, "", { fill: paint("--ink") });
+      picture.append(read);
+      const mark = (token) => {
+        document.querySelectorAll("#slice .example").forEach((one) => {
+          const on = Number(one.dataset.example) === token;
+          one.setAttribute("stroke", paint(on ? "--ink" : "--soft"));
+          one.setAttribute("stroke-width", on ? 5 : 1.5);
+        });
+        marked.setAttribute("visibility", token ? "visible" : "hidden");
+        read.textContent = token ? (token < tokens ? `example ${token}: y ${number(answer.context.y[token - 1], 2)}` : "the query") : "";
+        if (token) for (const [name, value] of [["x", LEFT + (token - 1) * across - 0.5], ["y", 17], ["width", across], ["height", bottom - 20]]) marked.setAttribute(name, value);
+      };
+      picture.addEventListener("pointermove", (event) => {
+        const token = Math.floor((event.clientX - picture.getBoundingClientRect().left - LEFT) / across) + 1;
+        mark(token >= 1 && token <= tokens ? token : 0);
+      });
+      picture.addEventListener("pointerleave", () => mark(0));
+    } });
   }
 
   recombine.explorePlots = (drawn) => {
-    shown = drawn.answer.models.map((one) => one.model);
-    return Promise.all([scatter, slice, latent, attention].map((draw) => draw(drawn)));
+    colors = recombine.modelColors(drawn.answer.models.map((one) => one.model));
+    for (const draw of [scatter, slice, latent, attention]) draw(drawn);
   };
+
+  // Plots are as wide as the page lets them.
+  let last = null;
+  const draw = recombine.explorePlots;
+  recombine.explorePlots = (given) => { last = given; draw(given); };
+  let width = 0;
+  new ResizeObserver(() => {
+    const now = byId("scatter").clientWidth;
+    if (last && now && now !== width) draw(last);
+    width = now;
+  }).observe(byId("scatter"));
 })();

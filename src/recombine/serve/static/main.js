@@ -2,19 +2,20 @@
 // Switches between the views and between dark and light, and listens to the server's events.
 (() => {
   const { byId, ask, readAddress, say, shared, trouble } = recombine;
-  const views = { story: recombine.story, runs: recombine.runs, explore: recombine.explore };
+  const views = { story: recombine.story, runs: recombine.runs, run: recombine.runPage, explore: recombine.explore };
+  const link = (view) => byId(`to-${view === "run" ? "runs" : view}`); // the page of a run belongs to the runs
   let first = "runs"; // the view of an address without one
 
   // `anew`: the user has followed a link, whose parameters replace the current state. The links of the views have none.
   async function show(anew = false) {
     const [view, parameters] = readAddress();
-    const name = Object.hasOwn(views, view) && !byId(`to-${view}`).hidden ? view : first;
+    const name = Object.hasOwn(views, view) && !link(view).hidden ? view : first;
     if (anew && [...parameters].length) views[name].restore(parameters);
     for (const one of Object.keys(views)) {
       byId(one).hidden = one !== name;
-      if (one === name) byId(`to-${one}`).setAttribute("aria-current", "page");
-      else byId(`to-${one}`).removeAttribute("aria-current");
+      link(one).removeAttribute("aria-current");
     }
+    link(name).setAttribute("aria-current", "page");
     views[name].save();
     try {
       await views[name].show();
@@ -42,6 +43,7 @@
     source.onmessage = (event) => {
       const news = JSON.parse(event.data);
       views.runs.news(news);
+      views.run.news(news);
       views.explore.news(news);
       number = event.lastEventId;
       document.documentElement.dataset.news = number;
@@ -60,7 +62,7 @@
 
   const slow = setTimeout(() => say("live", "connecting; the machine is busy …"), 3000);
   ask("/api/runs").finally(() => clearTimeout(slow)).then((answer) => {
-    Object.assign(shared, { themes: answer.themes, colors: answer.colors, quantiles: answer.quantiles });
+    Object.assign(shared, { colors: answer.colors, quantiles: answer.quantiles });
     byId("directory").textContent = answer.directory;
     byId("version").textContent = answer.version;
     if (answer.story) first = "story";
