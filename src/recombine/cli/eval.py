@@ -159,7 +159,7 @@ class Benchmark:
     """Print JSON."""
 
     def run(self) -> None:
-        from recombine.run.machine import available_cores, prepare
+        from recombine.run.machine import prepare
 
         prepare(1 if self.dry_run else None, compile_quickly=self.preset == "smoke")
         from recombine.config.toml import parse_changes
