@@ -6,7 +6,7 @@ with the true latent: does inference fail, or execution?
 """
 
 import numpy as np
-from results import keep, trained_runs
+from records import keep, trained_runs
 
 from recombine.measure.latent.interventions import LatentMaps, intervene_on_latent
 from recombine.measure.latent.module_recovery import fit_map, scaled_latent

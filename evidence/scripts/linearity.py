@@ -8,7 +8,7 @@ over the pairs of `connected+`, trained or held out, for 20 teachers. Nothing is
 import jax
 import jax.numpy as jnp
 import numpy as np
-from results import write_rows
+from records import write_rows
 
 from recombine.config.preset import preset_config
 from recombine.task.episode import sample_input

@@ -8,8 +8,7 @@ that is chosen, and R² with it and with 1 %, on the first 1,600 episodes of a s
 import sys
 
 import jax
-from records import MAIN, T, chosen, study
-from results import read_rows, write_rows
+from records import MAIN, T, chosen, read_rows, study, write_rows
 
 from recombine import paper
 from recombine.config.preset import Preset, preset_config

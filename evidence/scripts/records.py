@@ -1,12 +1,14 @@
-"""Reads the runs in evidence/, and formats their numbers as table cells."""
+"""Reads the runs in evidence/, stores what scripts measured of them, and formats numbers as table cells."""
 
+import json
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from recombine import paper
 from recombine.storage.reader import StoredRun, read_run
-from recombine.storage.source import find_runs
+from recombine.storage.source import RunSource, find_runs
 from recombine.study.collect import Study, collect, field_value
 from recombine.study.series import reference_scores
 from recombine.study.wording import with_band
@@ -82,3 +84,39 @@ def _latent_decoded(run: StoredRun) -> float:
     assert probe.latent is not None
     assert probe.latent.ood is not None
     return probe.latent.ood
+
+
+def trained_runs(study: str, model: str, support: str = "connected+") -> list[RunSource]:
+    """The runs of a study whose parameters were kept. `model` is a name, or * for all."""
+    found = []
+    for source in find_runs(EVIDENCE / study):
+        if Path(source.name).match(f"{model}-{support}-seed*") and source.has_parameters():
+            found.append(source)
+    return found
+
+
+def keep(name: str, rows: Sequence[dict[str, Any]]) -> None:
+    """Store the rows, and keep the stored rows of runs that were not measured again."""
+    measured = {_run(row) for row in rows}
+    before = [row for row in _stored().get(name, []) if _run(row) not in measured]
+    write_rows(name, sorted([*before, *rows], key=_run))
+
+
+def write_rows(name: str, rows: Sequence[dict[str, Any]]) -> None:
+    parts = [
+        f'"{name}": [\n' + ",\n".join(map(json.dumps, found)) + "\n]"
+        for name, found in sorted((_stored() | {name: rows}).items())
+    ]
+    MEASURED.write_text("{\n" + ",\n".join(parts) + "\n}\n")
+
+
+def read_rows(name: str) -> list[dict[str, Any]]:
+    return _stored()[name]
+
+
+def _stored() -> dict[str, Any]:
+    return json.loads(MEASURED.read_text()) if MEASURED.exists() else {}
+
+
+def _run(row: dict[str, Any]) -> tuple[str, str, int]:
+    return row["study"], row.get("model", ""), row["seed"]

@@ -4,8 +4,22 @@ from itertools import product
 from statistics import fmean
 from typing import Any
 
-from records import APART, EVIDENCE, MAIN, H, T, apart, chosen, final_masks, mask_r2, r2, reference, study, sweep
-from results import read_rows
+from records import (
+    APART,
+    EVIDENCE,
+    MAIN,
+    H,
+    T,
+    apart,
+    chosen,
+    final_masks,
+    mask_r2,
+    r2,
+    read_rows,
+    reference,
+    study,
+    sweep,
+)
 
 from recombine.study.collect import field_value
 from recombine.study.sweep_results import Mean, Ranked, sweep_results

@@ -1,5 +1,8 @@
 """Checks of single fields. Each error names the field, its value and what would be right."""
 
+import re
+from collections.abc import Sequence
+from math import isfinite
 from typing import Any
 
 from recombine.errors import InputError, suggestion
@@ -48,3 +51,19 @@ def check_choice(name: str, value: Any, *choices: str) -> None:
 
 def check_seed(name: str, value: Any) -> None:
     check_size(name, value, least=0, most=NUM_SEEDS - 1)
+
+
+def check_class(field: str, kind: Any, *others: str) -> None:
+    if not isinstance(kind, str) or not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", kind):
+        raise InputError(field, kind, " or ".join([*others, "package.module:Class"]))
+
+
+def check_options(field: str, pairs: Sequence[tuple[str, Any]]) -> tuple[tuple[str, Any], ...]:
+    """The options of a user's class, as sorted pairs, so that a configuration is hashable."""
+    options = dict(pairs)
+    for name, value in options.items():
+        if not isinstance(value, str | bool | int | float):
+            raise InputError(f"{field}.{name}", value, "a string, a number, true or false")
+        if isinstance(value, float) and not isfinite(value):
+            raise InputError(f"{field}.{name}", value, "must be finite")
+    return tuple(sorted(options.items()))

@@ -1,8 +1,12 @@
-"""A run that takes a second, and a user's model for it."""
+"""A run that takes a second, a user's model for it, and a count of the programs that JAX compiles."""
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from textwrap import indent
+
+import jax
 
 from recombine.config.preset import preset_config
 from recombine.config.schema import Config
@@ -72,3 +76,23 @@ def write_model(directory: Path, name: str, on_import: str = "", on_build: str =
     lines = {place: indent(code or "pass", " " * 8) for place, code in body.items()}
     (directory / f"{name}.py").write_text(SOURCE.format(on_import=on_import, **lines))
     return f"{name}:Net"
+
+
+COMPILED = "/jax/core/compile/backend_compile_duration"
+
+
+@contextmanager
+def compiled_programs() -> Iterator[list[str]]:
+    """A list that has one entry for each program that is compiled inside."""
+    found: list[str] = []
+    inside = True
+
+    def listen(event: str, seconds: float, **_: object) -> None:
+        if inside and event == COMPILED:
+            found.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield found
+    finally:
+        inside = False  # JAX has no public way to take a listener back

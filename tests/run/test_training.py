@@ -29,8 +29,7 @@ from recombine.task.evaluation import evaluation_episodes
 from recombine.task.sample import sample_split
 from recombine.task.teacher import config_teacher
 from recombine.train.step import init_state
-from tests.compile_events import compiled_programs
-from tests.reliability.small_run import finish, result, small_config
+from tests.reliability.small_run import compiled_programs, finish, result, small_config
 
 CHANGES = {"optimizer": {"num_steps": 4}, "measure": {"episodes": 16}}
 

@@ -18,11 +18,9 @@ PAIR = [f"paper/{model}-connected+-seed0" for model in MODELS]
 TASK = [("run0", PAIR[0]), ("run1", PAIR[1]), ("weights", "1,0,0,0.6,0,0"), ("length", "31")]
 PICTURES = {  # directory (None for the demo), view, what it shows, width, scheme
     "serve_runs.png": (ROOT / "evidence", "runs", RUNS, 1280, "light"),
-    "serve_runs_dark.png": (ROOT / "evidence", "runs", RUNS, 1280, "dark"),
     "serve_phone_runs.png": (ROOT / "evidence", "runs", RUNS, 390, "light"),
     "serve_explore.png": (None, "explore", TASK, 1280, "light"),
     "serve_explore_true.png": (None, "explore", [*TASK, ("latent1", "true")], 1280, "light"),
-    "serve_explore_dark.png": (None, "explore", TASK, 1280, "dark"),
     "story_2.png": (None, "story", [("step", "2")], 1280, "light"),
     "story_2_new_part.png": (None, "story", [("step", "2"), ("show", "novel")], 1280, "light"),
     "story_3.png": (None, "story", [("step", "3"), ("answers", "true")], 1280, "dark"),

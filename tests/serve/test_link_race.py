@@ -26,7 +26,7 @@ from recombine.storage import archive
 from recombine.storage.checkpoint import DamagedCheckpoint, list_checkpoints, read_checkpoint
 from recombine.storage.reader import read_run
 from recombine.storage.reference_files import reference_file
-from tests.serve.foreign import exchange, is_foreign, make_place, swapping
+from tests.serve.server import exchange, is_foreign, make_place, swapping
 
 # What a link takes the place of, and where it leads outside.
 LINKED = (

@@ -19,8 +19,7 @@ from recombine.record.score import MetricsRow, SplitScore
 from recombine.terminal import jobs, progress
 from recombine.terminal.jobs import JobsDisplay
 from recombine.terminal.output import print_json
-from recombine.terminal.progress import ProgressDisplay
-from recombine.terminal.speed import Rate, duration
+from recombine.terminal.progress import ProgressDisplay, Rate, duration
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 WORDS = st.sampled_from(["[1,   2]", "x [ 3,4 ] y", "[\\n5\\n]", '"', "{}"])

@@ -37,7 +37,7 @@ def print_estimate(
     found: "Estimate", wanted: "Mapping[str, Config]", beside: "Mapping[str, str] | None" = None
 ) -> None:
     """The time of each job, and of all. `beside` has a word on each run, to print in a column of its own."""
-    from recombine.terminal.speed import duration
+    from recombine.terminal.progress import duration
 
     names = [*(name for name in found.each if name not in wanted), *wanted]
     width, width_beside = max(map(len, names)), max(map(len, (beside or {"": ""}).values()))

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from recombine import paper
-from recombine.checks import check_bool, check_choice, check_number, check_size
-from recombine.config.class_name import check_class, check_options
+from recombine.checks import check_bool, check_choice, check_class, check_number, check_options, check_size
 from recombine.errors import InputError
 
 ModelKind = Literal["transformer", "hypertransformer"]

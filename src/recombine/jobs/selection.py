@@ -15,8 +15,8 @@ from recombine.model.interface import Model
 from recombine.record.score import Score, SplitScore
 from recombine.record.sweep import Selection, SelectionScores
 from recombine.run.load import TrainedModel
+from recombine.storage.integrity import SELECTION_CODE, code_of
 from recombine.storage.locking import Writing
-from recombine.storage.measuring_code import SELECTION, code_of
 from recombine.storage.reader import SELECTION_FORMAT, last_row, read_selection
 from recombine.storage.source import RunSource, open_run
 from recombine.storage.writer import write_selection
@@ -45,7 +45,7 @@ def store_selection(run: Path, trained: TrainedModel, writing: Writing = nullcon
         report = SelectionScores(_without_masks(row.in_dist), _without_masks(row.ood))
     selected = selection_scores(trained.config, trained.model)
     selection = Selection(SELECTION_FORMAT, trained.step, selected, report)
-    write_selection(run, selection, code_of(trained.config, SELECTION), writing)
+    write_selection(run, selection, code_of(trained.config, SELECTION_CODE), writing)
 
 
 def selection_is_stored(source: RunSource, config: Config, step: int) -> bool:
@@ -54,7 +54,7 @@ def selection_is_stored(source: RunSource, config: Config, step: int) -> bool:
         stored = read_selection(source)
     except InputError:  # damaged: measured again
         return False
-    return stored is not None and stored.value.step == step and stored.measured_by(code_of(config, SELECTION))
+    return stored is not None and stored.value.step == step and stored.measured_by(code_of(config, SELECTION_CODE))
 
 
 def _without_masks(score: SplitScore | None) -> Score | None:

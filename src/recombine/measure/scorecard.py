@@ -17,9 +17,8 @@ from recombine.measure.latent.module_recovery import Recovery, measure_modules
 from recombine.measure.novel import measure_novel
 from recombine.model.build import count_parameters
 from recombine.model.interface import Model
-from recombine.record.codec import Record
+from recombine.record.codec import Count, NumModules, Record
 from recombine.record.novel import NovelScores
-from recombine.record.number import Count, NumModules
 from recombine.record.score import Score
 
 FORMAT = 3

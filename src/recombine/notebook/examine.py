@@ -9,8 +9,8 @@ from recombine.measure.scorecard import Scorecard, make_scorecard
 from recombine.measure.snapshot import measure_snapshot
 from recombine.model.custom import adapted
 from recombine.model.interface import Model
+from recombine.notebook.frame import scores_html, scores_text
 from recombine.notebook.load import Run
-from recombine.notebook.score_table import scores_html, scores_text
 from recombine.record.codec import plain
 from recombine.record.reference import References
 from recombine.record.score import MetricsRow

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from recombine.config.schema import Config
 from recombine.errors import InputError
 from recombine.notebook.configure import model_kind
-from recombine.notebook.frame import Library, run_rows, to_frame
-from recombine.notebook.score_table import scores_html, scores_text
+from recombine.notebook.frame import Library, run_rows, scores_html, scores_text, to_frame
 from recombine.record.score import MetricsRow
 from recombine.run.machine import prepare
 from recombine.storage.reader import StoredRun, read_run

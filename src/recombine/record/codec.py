@@ -2,13 +2,19 @@
 
 Every JSON file in a run directory is read by `decode` and written by `encode`. A value of the wrong type raises an
 error that names its place (`$.ood.r2`); it is never silently accepted.
+
+The types of numbers and names have bounds that every real measurement satisfies. Values outside them are refused when a
+file is read, so that later no sum overflows, no logarithm fails, and no impossible name is looked up.
 """
 
 import json
 from math import isfinite
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
+from msgspec import Meta
+
+from recombine.checks import LARGEST_COUNT, NUM_SEEDS
 
 T = TypeVar("T")
 
@@ -69,3 +75,16 @@ def _finite(value: Any) -> Any:
         case list() | tuple():
             return [_finite(entry) for entry in value]
     return value
+
+
+LARGEST = 1e100  # squared errors of float32 numbers stay far below
+
+Real = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
+Positive = Annotated[float, Meta(ge=0, le=LARGEST)]
+Count = Annotated[int, Meta(ge=0, le=LARGEST_COUNT)]
+"""Steps, episodes, devices."""
+Seed = Annotated[int, Meta(ge=0, lt=NUM_SEEDS)]
+MaskName = Annotated[str, Meta(pattern=r"^[01]+\Z")]
+"""A mask as text, such as `110000`."""
+NumModules = Annotated[str, Meta(pattern=r"^[1-9][0-9]{0,3}\Z")]
+"""A number of active modules as a JSON key, such as `2`."""

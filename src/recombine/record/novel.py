@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from recombine.record.codec import Record
-from recombine.record.number import Count, MaskName, Positive, Real
+from recombine.record.codec import Count, MaskName, Positive, Real, Record
 
 
 class MaskNovel(Record, frozen=True):

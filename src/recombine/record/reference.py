@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from recombine.record.codec import Record
+from recombine.record.codec import NumModules, Real, Record
 from recombine.record.novel import NovelScores
-from recombine.record.number import NumModules, Real
 from recombine.record.score import Score
 
 REFERENCE_NAMES = (

@@ -5,8 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from recombine.code_digest import UNKNOWN
-from recombine.record.codec import Record
-from recombine.record.number import Count
+from recombine.record.codec import Count, Record
 
 RunState = Literal["running", "done", "stopped", "interrupted", "failed", "unknown"]
 

@@ -1,8 +1,7 @@
 """Scores measured at a snapshot, and the row of `metrics.jsonl` that holds them."""
 
-from recombine.record.codec import Record
+from recombine.record.codec import Count, MaskName, Positive, Real, Record
 from recombine.record.novel import NovelScores
-from recombine.record.number import Count, MaskName, Positive, Real
 from recombine.support.split import EVAL_SPLITS, Split
 
 

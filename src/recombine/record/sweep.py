@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from recombine.record.codec import Record
-from recombine.record.number import Count, Seed
+from recombine.record.codec import Count, Record, Seed
 from recombine.record.score import Score
 
 

@@ -21,8 +21,8 @@ from recombine.record.codec import plain
 from recombine.record.reference import References
 from recombine.record.score import MetricsRow
 from recombine.run.load import TrainedModel
+from recombine.storage.integrity import SCORECARD_CODE, code_of
 from recombine.storage.locking import Writing, remove_leftovers
-from recombine.storage.measuring_code import SCORECARD, code_of
 from recombine.storage.reader import StoredRun, read_scorecard
 from recombine.storage.reference_files import references_of
 from recombine.storage.source import SCORECARD as SCORECARD_FILE
@@ -134,7 +134,7 @@ def scorecard_of(
         stored = read_scorecard(source)
     except InputError as damage:
         say(f"{damage}; measuring it again")
-    sources = code_of(trained.config, SCORECARD)
+    sources = code_of(trained.config, SCORECARD_CODE)
     if stored is not None and stored.value.step == trained.step:
         if stored.measured_by(sources):
             return stored.value
@@ -152,4 +152,4 @@ def scorecard_is_stored(source: RunSource, config: Config, step: int) -> bool:
         stored = read_scorecard(source)
     except InputError:  # damaged: measured again
         return False
-    return stored is not None and stored.value.step == step and stored.measured_by(code_of(config, SCORECARD))
+    return stored is not None and stored.value.step == step and stored.measured_by(code_of(config, SCORECARD_CODE))

@@ -2,11 +2,15 @@
 
 A checkpoint contains a verified copy of both files, and an export contains a manifest of digests. If a file differs
 from the copy in the checkpoint, the copy is used and the difference is reported.
+
+A stored measurement is shown only if the code that it depends on is unchanged: the digests of that code are here, too.
 """
 
 import hashlib
 from typing import NamedTuple
 
+from recombine.code_digest import model_digest, package_digest
+from recombine.config.schema import Config, custom_model, custom_task
 from recombine.errors import InputError
 from recombine.files import NotAFile
 from recombine.record.codec import BadRecord, Record
@@ -99,3 +103,30 @@ def _read(source: RunSource, name: str, most: int) -> bytes:
 
 def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+REFERENCES_CODE = ("recombine.measure.reference.score",)
+SCORECARD_CODE = ("recombine.measure.scorecard", "recombine.model.build")
+SELECTION_CODE = (
+    "recombine.measure.predict",
+    "recombine.measure.r2",
+    "recombine.task.evaluation",
+    "recombine.model.build",
+)
+
+
+def code_of(config: Config, modules: tuple[str, ...]) -> str:
+    """The digest of modules of the package, and of the run's custom model and custom task if it has them."""
+    custom = custom_model(config)
+    found = package_digest(*modules) if custom is None else f"{package_digest(*modules)}+{model_digest(custom)}"
+    return _with_task(config, found)
+
+
+def references_code(config: Config) -> str:
+    """The digest of the code that the references depend on: the custom task's too, but not the model's."""
+    return _with_task(config, package_digest(*REFERENCES_CODE))
+
+
+def _with_task(config: Config, digest: str) -> str:
+    custom = custom_task(config)
+    return digest if custom is None else f"{digest}+{model_digest(custom)}"

@@ -17,10 +17,8 @@ from recombine.record.run_state import Environment, Identity, RunState, Status
 from recombine.record.score import MetricsRow
 from recombine.record.seal import Sealed, unseal
 from recombine.record.sweep import Selection
-from recombine.storage import measuring_code
 from recombine.storage.archive import open_archive, split_path
-from recombine.storage.integrity import recorded
-from recombine.storage.measuring_code import code_of
+from recombine.storage.integrity import SCORECARD_CODE, code_of, recorded, references_code
 from recombine.storage.reference_files import stored_references
 from recombine.storage.source import (
     CONFIG,
@@ -121,9 +119,9 @@ def read_run(source: RunSource, scorecard: bool = True) -> StoredRun:
     references, notes = stored_references(source, config), list(found.notes)
     if made is None or made.sources == UNKNOWN:
         notes.append("made by unknown code, before runs recorded their code")
-    if sealed is not None and not sealed.measured_by(code_of(config, measuring_code.SCORECARD)):
+    if sealed is not None and not sealed.measured_by(code_of(config, SCORECARD_CODE)):
         notes.append("its scorecard was measured by other code; `recombine eval` measures it again")
-    if references is not None and not references.measured_by(measuring_code.references_code(config)):
+    if references is not None and not references.measured_by(references_code(config)):
         notes.append("its references were computed by other code; `recombine eval` computes them again")
     scores = None if references is None else references.value
     return StoredRun(source.path, config, rows, status, card, scores, made, tuple(notes))

@@ -13,8 +13,8 @@ from recombine.files import NotAFile, make_directories, read_file, where_allowed
 from recombine.record.codec import BadRecord
 from recombine.record.reference import REFERENCE_NAMES, References, StoredReferences
 from recombine.record.seal import Sealed, seal, unseal
+from recombine.storage.integrity import references_code
 from recombine.storage.locking import Writing, remove_leftovers, replace_shared
-from recombine.storage.measuring_code import references_code
 from recombine.storage.source import REFERENCES, DirectorySource, RunSource
 
 LARGEST = 1 << 20

@@ -5,8 +5,7 @@ A page needs them beside the weights. Measuring takes a minute, so those of the 
 
 from typing import Literal
 
-from recombine.record.codec import Record
-from recombine.record.number import Count, MaskName, Real
+from recombine.record.codec import Count, MaskName, Real, Record
 
 Answers = Literal["transformer", "inferred", "true", "explicit"]
 """The transformer's, or the hypertransformer's from its own guess of the latent, the true one, or an explicit one."""

@@ -16,8 +16,7 @@ from recombine.config.model import HypertransformerConfig, TransformerConfig
 from recombine.config.schema import Config
 from recombine.errors import InputError
 from recombine.files import read_file
-from recombine.record.codec import Record, decode
-from recombine.record.number import Positive
+from recombine.record.codec import Positive, Record, decode
 from recombine.storage.demo import demo_archives
 from recombine.storage.reader import last_row, read_config
 from recombine.storage.source import WEIGHTS, open_run

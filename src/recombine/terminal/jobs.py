@@ -12,7 +12,7 @@ from rich.table import Column
 
 from recombine.jobs.protocol import JobEvent, News
 from recombine.support.split import TEACHER_SPLITS
-from recombine.terminal.speed import Rate, duration
+from recombine.terminal.progress import Rate, duration
 
 if TYPE_CHECKING:
     from recombine.jobs.estimate import JobCost

@@ -1,13 +1,12 @@
-"""Shows the progress of one long task: a live bar in a terminal, plain lines elsewhere."""
+"""Shows the progress of one long task: a live bar in a terminal, plain lines elsewhere; rates and durations."""
 
 import time
+from collections import deque
 from types import TracebackType
 from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
-
-from recombine.terminal.speed import Rate, duration
 
 SECONDS_BETWEEN_LINES = 5.0
 
@@ -56,3 +55,36 @@ class ProgressDisplay:
     ) -> None:
         if self.bar is not None:
             self.bar.stop()
+
+
+SECONDS = 60.0  # older measurements are ignored
+
+
+class Rate:
+    """Units of work per second. The time before the first advance is spent compiling, and is not counted."""
+
+    def __init__(self, first: int = 0):
+        self.seen: deque[tuple[float, int]] = deque()
+        self.first = first
+
+    def update(self, done: int, now: float) -> None:
+        if not self.seen and done <= self.first:
+            return
+        self.seen.append((now, done))
+        while len(self.seen) > 2 and now - self.seen[1][0] >= SECONDS:
+            self.seen.popleft()
+
+    @property
+    def per_second(self) -> float | None:
+        """The current rate. None until it is known."""
+        if len(self.seen) < 2:
+            return None
+        (start, before), (now, done) = self.seen[0], self.seen[-1]
+        return (done - before) / (now - start) if done > before and now > start else None
+
+
+def duration(seconds: float) -> str:
+    """A duration as text, in seconds, minutes or hours."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 2 * 3600 else f"{seconds / 3600:.1f} h"

@@ -25,9 +25,8 @@ from recombine.measure.r2 import score, score_by_mask
 from recombine.model.interface import LatentModel
 from recombine.model.layer.generated import gauss_newton_step
 from recombine.numerics import exact_jit
-from recombine.record.codec import Record
+from recombine.record.codec import Count, NumModules, Real, Record
 from recombine.record.novel import NovelScore
-from recombine.record.number import Count, NumModules, Real
 from recombine.record.score import Score, SplitScore
 from recombine.support.split import CONTROL_SPLITS, Split
 from recombine.task.episode import Episode

@@ -26,8 +26,7 @@ from recombine.model.forward import extra_pair
 from recombine.model.interface import BatchOutput, LatentModel
 from recombine.model.trunk import TrunkModel
 from recombine.numerics import exact_jit
-from recombine.record.codec import Record
-from recombine.record.number import Count, Real
+from recombine.record.codec import Count, Real, Record
 from recombine.stream import Stream, stream_key
 from recombine.task.episode import Episode
 from recombine.task.teacher import Teacher

@@ -23,8 +23,7 @@ from recombine.measure.evaluated import EvaluatedModel
 from recombine.measure.r2 import explained
 from recombine.model.interface import LatentModel
 from recombine.numerics import exact_jit
-from recombine.record.codec import Record
-from recombine.record.number import Count, MaskName, Real
+from recombine.record.codec import Count, MaskName, Real, Record
 from recombine.stream import Stream, stream_key
 from recombine.support.masks import Mask, active_modules, format_mask, k_hot_masks
 from recombine.task.episode import sample_input

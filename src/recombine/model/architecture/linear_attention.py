@@ -19,7 +19,7 @@ from recombine.checks import check_bool
 from recombine.config.model import CustomModelConfig
 from recombine.config.schema import Config
 from recombine.errors import InputError
-from recombine.model.architecture.options import read_sizes
+from recombine.model.architecture.feedforward import read_sizes
 from recombine.model.construction import construct
 from recombine.model.interface import Output, Trace
 from recombine.model.layer.linear import Linear

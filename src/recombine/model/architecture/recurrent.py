@@ -9,8 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from recombine.config.schema import Config
-from recombine.model.architecture.feedforward import Feedforward
-from recombine.model.architecture.options import read_sizes
+from recombine.model.architecture.feedforward import Feedforward, read_sizes
 from recombine.model.interface import Output, Trace
 from recombine.model.layer.linear import Linear
 
