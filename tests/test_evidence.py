@@ -73,7 +73,7 @@ def measured(name: str) -> list[dict]:
 
 def test_a_table_against_the_files(script: Callable[[str], ModuleType]) -> None:
     """Some cells, computed here directly from the files."""
-    tables = script("tables")
+    tables = script("docs")
     text = tables.TABLES["scores-quick"]()
     for model in ("transformer", "hypertransformer"):
         held_out = [row["ood"]["r2"] for row in last_rows("quick", f"{model}-connected+-seed?")]
@@ -87,7 +87,7 @@ def test_a_table_against_the_files(script: Callable[[str], ModuleType]) -> None:
 
 def test_a_mask_has_its_score_in_its_model_s_column(script: Callable[[str], ModuleType]) -> None:
     """The mean over seeds is right even if one model has more seeds than the other."""
-    text = script("tables").TABLES["masks-paper"]()
+    text = script("docs").TABLES["masks-paper"]()
     cells = next(line for line in text.splitlines() if line.startswith("| `disconnected` | `100001` |")).split("|")
     for cell, model in zip(cells[3:], ("transformer", "hypertransformer"), strict=False):
         scores = [row["ood"]["masks"]["100001"]["r2"] for row in last_rows("paper", f"{model}-disconnected-seed?")]
@@ -95,7 +95,7 @@ def test_a_mask_has_its_score_in_its_model_s_column(script: Callable[[str], Modu
 
 
 def test_panel_d_seed_by_seed_against_the_files(script: Callable[[str], ModuleType]) -> None:
-    text = script("tables").TABLES["panel-d-paper"]()
+    text = script("docs").TABLES["panel-d-paper"]()
     rows = {
         tuple(cells[:2]): cells[2:] for cells in ([c.strip() for c in r.split("|")[1:-1]] for r in text.splitlines())
     }
@@ -136,7 +136,7 @@ def test_the_picture_of_held_out_masks_against_the_files(script: Callable[[str],
 
 
 def test_the_findings_against_the_files(script: Callable[[str], ModuleType]) -> None:
-    text = " ".join(script("tables").TABLES["findings"]().split())
+    text = " ".join(script("docs").TABLES["findings"]().split())
     cards = [json.loads(card) for card in members("paper", "hypertransformer-connected+-seed?/scorecard.json")]
     own = [card["explicit_inference"]["own"] for card in cards if card.get("explicit_inference")]
     plain = [json.loads(card) for card in members("paper", "transformer-connected+-seed?/scorecard.json")]
@@ -216,7 +216,7 @@ def test_what_scripts_found_is_of_these_runs(script: Callable[[str], ModuleType]
     for study in ("quick", "paper"):
         seeds = {row["seed"] for row in found["covariance"] if row["study"] == study}
         assert seeds <= {run.seed for run in script("records").study(study).runs if run.finished}
-        assert f"`{study}`" in script("tables").TABLES["covariance"]()
+        assert f"`{study}`" in script("docs").TABLES["covariance"]()
     for name in ("decoding", "execution"):
         assert {("quick", 0), ("paper", 0), ("paper", 1), ("paper", 2)} <= {
             (r["study"], r["seed"]) for r in found[name]

@@ -12,7 +12,7 @@ import pytest
 from recombine.bench import contender, matmul, ours
 from recombine.bench.contender import CONTENDERS, LIMITS, PEERS, enter, enter_limits, entered_for, limit_settings
 from recombine.bench.contender_main import answers
-from recombine.bench.contender_process import Answer, Failed, Missing, Order, Ready, Turn
+from recombine.bench.message import Answer, Failed, Missing, Order, Ready, Turn
 from recombine.bench.race import race
 from recombine.bench.setting import MatmulSetting, MissingRequirement, OurSetting, PeerSetting
 from recombine.config.preset import preset_config

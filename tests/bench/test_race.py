@@ -6,7 +6,8 @@ import pytest
 from msgspec import UNSET
 
 from recombine.bench.compare import sum_up
-from recombine.bench.contender_process import Contestant, Failed, Missing, Ready, Turn
+from recombine.bench.contender_process import Contestant
+from recombine.bench.message import Failed, Missing, Ready, Turn
 from recombine.bench.race import RaceResult, race
 from recombine.bench.result import Comparison, FailedLimit, MeasuredContender, MissingLimit, Spread
 from recombine.bench.setting import MatmulSetting

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from recombine.bench.contender import enter, enter_limits, limit_settings
-from recombine.bench.contender_process import Contestant, Failed, Order, Turn
+from recombine.bench.contender_process import Contestant
+from recombine.bench.message import Failed, Order, Turn
 from recombine.bench.race import RaceResult, Report
 from recombine.bench.result import ColdStart, Comparison, Scaling, Spread
 from recombine.bench.scaling import SWEEPS, fitted_exponent, measure_scaling, num_points

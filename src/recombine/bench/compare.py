@@ -15,7 +15,7 @@ from recombine.bench.contender import (
     enter_limits,
     limit_settings,
 )
-from recombine.bench.contender_process import Missing
+from recombine.bench.message import Missing
 from recombine.bench.race import RaceResult, Report, race
 from recombine.bench.result import (
     Comparison,

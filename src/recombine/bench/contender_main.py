@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from time import perf_counter
 from typing import IO
 
-from recombine.bench.contender_process import Answer, Failed, Missing, Order, Ready, Turn
+from recombine.bench.message import Answer, Failed, Missing, Order, Ready, Turn
 from recombine.bench.setting import MissingRequirement, Stepper
 from recombine.record.codec import decode, encode
 from recombine.run.machine import peak_memory

@@ -15,12 +15,9 @@ from recombine.bench.contender_process import (
     SECONDS_TO_START,
     ContenderProcess,
     Contestant,
-    Failed,
-    Missing,
     OutOfTheRace,
-    Ready,
-    Turn,
 )
+from recombine.bench.message import Failed, Missing, Ready, Turn
 from recombine.record.codec import Record
 
 Report = Callable[[str], None]

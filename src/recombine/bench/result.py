@@ -5,7 +5,7 @@ from statistics import median
 
 from msgspec import UNSET, UnsetType
 
-from recombine.bench.contender_process import Failed, Missing
+from recombine.bench.message import Failed, Missing
 from recombine.record.codec import Record
 from recombine.record.run_state import Start
 

@@ -7,7 +7,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from recombine.bench.contender_process import Missing
+from recombine.bench.message import Missing
 from recombine.bench.result import ColdStart, Comparison, Limits, MeasuredContender, Scaling
 from recombine.terminal.output import result_console
 
