@@ -104,12 +104,13 @@ def benchmark_table(paths: Sequence[Path]) -> str:
     supports = ("connected", "disconnected")
     rows = []
     for result in results:
-        cells = [with_band(result.score()), *(with_band(result.values(task)) for task in TASKS)]
-        cells.append(number(fmean(result.values("even", split="novel"))))
-        cells += [number(fmean(found)) if (found := result.values("paper", one)) else "–" for one in supports]
+        cells = [with_band(result.score()), *(number(fmean(result.values(task, split="novel"))) for task in TASKS)]
+        cells += [number(fmean(found)) if (found := result.values("paper", one, "novel")) else "–" for one in supports]
+        cells += [number(fmean(result.values(task))) for task in TASKS]
         cells += [f"{result.parameters:,}", f"{result.core_hours:.1f}", str(len(result.score()))]
         rows.append((escaped(result.model), *cells))
-    head = ["model", "score", *TASKS, "even, novel part", *(f"paper, {one}" for one in supports)]
+    head = ["model", "score", *(f"{task}, novel" for task in TASKS), *(f"{one}, novel" for one in supports)]
+    head += [f"{task}, R²" for task in TASKS]
     return table([*head, "parameters", "core-hours", "seeds"], rows)
 
 

@@ -229,7 +229,7 @@ def test_what_was_changed_is_found(result: Path, tmp_path: Path, capsys: pytest.
 @pytest.mark.slow
 def test_a_result_is_a_row_of_the_table(result: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "evidence" / "scripts"))
-    head, _, row = importlib.import_module("tables").benchmark_table([result]).splitlines()
+    head, _, row = importlib.import_module("docs").benchmark_table([result]).splitlines()
     assert len(head.split("|")) == len(row.split("|"))
     assert "DeepSet" in row
 
