@@ -145,7 +145,7 @@ explorable.drawing = (() => {
       made.style.flex = String(masks.length);
       return made;
     };
-    place.replaceChildren(axis, group("never practised", "held", heldOut), group("practised", "trained", trained));
+    place.replaceChildren(axis, group("never practised", "held", heldOut), group("practised (every column: R² of whole answers)", "trained", trained));
 
     return (chosen, first, second) => {
       const all = [...Object.values(first), ...Object.values(second)];

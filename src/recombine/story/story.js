@@ -31,9 +31,9 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
   const strong = (text) => element("strong", { text });
   const STEPS = [
     { title: "What both practised", words: () => [`Each circle is a skill`, term(`module`), `. A task mixes two skills; ${facts.context} solved examples are all a model sees of it`, term("in-context learning"), `. Both models practised the ${facts.trained.length} grey pairs. On those, their answers are right: `, strong("the dots lie on the diagonal.")] },
-    { title: "A pair they never saw", words: () => [`Now mix two skills that were never mixed in training`, term("held out"), `. Both models slip, about equally: R² ${number(scores.transformer.ood)} and ${number(scores.inferred.ood)} over all such tasks. `, `But of the part that `, strong("no blend of practised tasks explains"), term(`novel part, ${Math.round(100 * facts.novel_share)} % of the variance`), `, the plain transformer gets R² ${number(scores.transformer.novel)}, the other ${number(scores.inferred.novel)}: see “only the new part”.`] },
-    { title: "Whose fault is it?", words: () => [`The second model works in two parts: it guesses a recipe`, term("latent"), `, then carries the recipe out. Hand it the true recipe, and it `, strong("snaps onto the diagonal"), `: R² ${number(scores.true.ood)} over all such tasks. It could always carry out the new mix; `, strong("it failed to recognise it."), ` The plain transformer has no recipe to hand over.`] },
-    { title: "Let it work it out", words: () => [`Nobody hands it anything now. Instead of one quick guess, it tries its recipe on the ${facts.context} examples, sees the error, corrects the recipe, and repeats`, term("explicit inference: Gauss–Newton steps through its own modules"), `. A few corrections reach R² ${number(scores.explicit.ood)} over all such tasks: `, strong("what it learned does recombine; its guessing did not.")] },
+    { title: "A pair they never saw", words: () => [`Now mix two skills that were never mixed in training`, term("held out"), `. Both models slip, about equally: R² ${number(scores.transformer.ood)} and ${number(scores.inferred.ood)} over all such tasks. Now subtract the best blend of practised tasks. `, strong("Only recombining skills reaches what is left"), term(`novel part, ${Math.round(100 * facts.novel_share)} % of the variance`), `: there the plain transformer has R² ${number(scores.transformer.novel)}, the other ${number(scores.inferred.novel)} over all such tasks.`] },
+    { title: "Whose fault is it?", words: () => [`The second model works in two parts: it guesses a recipe`, term("latent"), `, then carries the recipe out. Hand it the true recipe, and it `, strong("snaps onto the diagonal"), `: R² ${number(scores.true.ood)} over all such tasks. It could always carry out the new mix; `, strong("it did not fully recognise it."), ` The plain transformer has no recipe to hand over.`] },
+    { title: "Let it work it out", words: () => [`Nobody hands it anything now. Instead of one quick guess, it tries its recipe on the ${facts.context} examples, sees the error, corrects the recipe, and repeats`, term("explicit inference: Gauss–Newton steps through its own modules"), `. A few corrections reach R² ${number(scores.explicit.ood)} over all such tasks: `, strong("what it learned does recombine; the quick guess was the weak part.")] },
     { title: "Play", words: () => [`Click skills to switch them on, drag the mix, take fewer examples, move the recipe by hand, or take a teacher with skills that neither model has met`, term("control"), `.`] },
   ];
   const PLAY = STEPS.length - 1;
@@ -318,6 +318,10 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
     else if (step < PLAY && (kind !== wanted || state.fresh !== null)) state.weights = even(wanted === "held" ? heldFirst : trainedFirst);
     if (step < PLAY) Object.assign(state, { fresh: null, length: facts.context, start: "guess", answers: "inferred", steps: 0, moved: null });
     if (step !== 1) state.show = "whole";
+    if (step === 1) {
+      if (calm.matches) state.show = "novel";
+      else playing = setTimeout(() => { state.show = "novel"; draw(true); keep(); }, PACE);
+    }
     if (step === 2) {
       if (calm.matches) state.answers = "true";
       else playing = setTimeout(() => { state.answers = "true"; draw(true); keep(); }, PACE);
