@@ -14,9 +14,10 @@ from jaxtyping import install_import_hook
 rooms = [f"recombine.{room}" for room in ("task", "model", "train", "measure", "storage", "run", "jobs")]
 install_import_hook(rooms, "beartype.beartype")
 
-# Most of the tests' time is compiling. What was compiled once, by any worker or subprocess, is not compiled again.
-cache = Path(__file__).parents[1] / ".pytest_cache" / "compiled"
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache))
+# Most of the tests' time is compiling. What was compiled once, by any worker, subprocess or checkout, is not compiled
+# again.
+cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache / "recombine-tests"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
 # Quickly compiled rather than quickly run: at the tests' sizes that takes a third of the time. It changes last bits, so

@@ -72,6 +72,7 @@ def test_the_example_is_the_model_that_is_shipped() -> None:
     assert printed == (ROOT / "src/recombine/model/bottleneck.py").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_example_runs_as_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -137,6 +137,7 @@ def test_a_job_is_tried_a_bounded_number_of_times(tmp_path: Path) -> None:
         assert kinds.count("started") == 1 + retries
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_while_nobody_listens(tmp_path: Path) -> None:
     """The worker is idle, and the coordinator is busy with something else."""
     first, second = train_job(tmp_path / "first"), train_job(tmp_path / "second")

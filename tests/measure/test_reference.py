@@ -45,7 +45,10 @@ def r2(name: str, split: Split, length: int, count: int = 200) -> float:
     return score(predict_reference(REFERENCES[name], teacher, episodes, split), episodes).r2
 
 
-@pytest.mark.parametrize("split", EVAL_SPLITS)
+@pytest.mark.parametrize(
+    "split",
+    [pytest.param(split, marks=() if split in ("ood", "control") else pytest.mark.slow) for split in EVAL_SPLITS],
+)
 def test_where_each_reference_stands_at_32(split: Split) -> None:
     """R² is 0 for the context mean, 1 for the known latent, above 0.99 for the oracle, and between for the others."""
     values = {name: r2(name, split, 32) for name in REFERENCES}

@@ -144,7 +144,7 @@ def test_a_run_survives_a_fault_at_every_operation(whole: Path, tmp_path: Path, 
         finish(tmp_path / "count")
     operations = shim.count
     assert operations > 100
-    chosen = range(operations) if torture else range(0, operations, operations // 6)
+    chosen = range(operations) if torture else range(0, operations, operations // 4)
     faults = 0
     for at in chosen:
         path = tmp_path / f"{at}"

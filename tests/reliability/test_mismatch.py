@@ -1,6 +1,7 @@
 """Resuming with other settings is refused, and each field is named; a flag resumes anyway, and is recorded."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -69,10 +70,16 @@ def test_every_difference_is_named(tmp_path: Path) -> None:
     assert "model.causal: False → True; seed: 0 → 3" in str(caught.value)
 
 
-@pytest.mark.parametrize("field", IDENTITY)
-def test_another_machine_is_refused(tmp_path: Path, field: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "run"
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("stopped") / "run"
     finish(path, stop_at=4)
+    return path
+
+
+@pytest.mark.parametrize("field", IDENTITY)
+def test_another_machine_is_refused(stopped: Path, tmp_path: Path, field: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = shutil.copytree(stopped, tmp_path / "run")
     identity = recombine.run.training.identity
     assert set(Identity.__struct_fields__) == {*IDENTITY, "together", "start"}
     is_custom = field in ("model_sources", "task_sources", "framework")  # of a custom class, which this run has not

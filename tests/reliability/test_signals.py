@@ -40,7 +40,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("phase", ["compile", "train", "measure", "save"])
+@pytest.mark.parametrize(
+    "phase", ["train", "save", *(pytest.param(phase, marks=pytest.mark.slow) for phase in ("compile", "measure"))]
+)
 def test_a_signal_in_each_phase(tmp_path: Path, signum: signal.Signals, phase: str) -> None:
     """The process reports that it is in the phase, stays there until the signal has come, and continues."""
     path, here = tmp_path / "run", tmp_path / "here"

@@ -87,6 +87,7 @@ def test_they_go_on_where_they_were_left_though_one_is_behind(tmp_path: Path) ->
         assert_as_alone(path, alone)
 
 
+@pytest.mark.slow
 def test_those_that_are_behind_catch_up_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seeds are added to a run that is done and to one that is half-way. No run passes the common last step."""
     finish(tmp_path / "a", configs()[0])

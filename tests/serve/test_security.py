@@ -227,6 +227,7 @@ def test_local_names() -> None:
     assert [host for host in bad if is_local(host)] == []
 
 
+@pytest.mark.slow
 def test_a_run_directory_has_nothing_imported(tmp_path: Path) -> None:
     """A run that names a class is shown, and its model is refused unless the command names it."""
     finish(tmp_path / "custom")

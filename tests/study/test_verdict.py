@@ -217,7 +217,9 @@ def test_without_room_between_ridge_and_the_oracle_nothing_is_judged_by_it(ridge
     assert "oracle" in claims[1].note
 
 
-@pytest.mark.parametrize("state", ["running", "interrupted", "failed"])
+@pytest.mark.parametrize(
+    "state", ["interrupted", *(pytest.param(state, marks=pytest.mark.slow) for state in ("running", "failed"))]
+)
 def test_a_run_is_finished_by_its_last_row(state: RunState) -> None:
     """Only the last row counts: a run that was killed before it wrote `done` has been measured, and is judged."""
     run = make_run("transformer", "connected+", 0)

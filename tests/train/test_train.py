@@ -104,6 +104,7 @@ def test_one_program_for_all_seeds() -> None:
         ("hypertransformer", "plain"),
     ],
 )
+@pytest.mark.slow
 def test_bfloat16_trains_and_keeps_its_state_in_float32(kind: str, path: str) -> None:
     config = override(preset_config("smoke", kind), {"compute": {"precision": "bfloat16", "path": path}})
     first, *_, last = train(config, config_tasks(config), init_state(config), 0, 3, last=3)
