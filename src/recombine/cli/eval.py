@@ -169,7 +169,8 @@ class Benchmark:
 
         config = benchmark_config(self.model, parse_changes(self.set))
         wanted = benchmark_runs(config, self.preset)
-        out = self.out or Path("runs") / f"recombine-v1-{safe_name(config.model.label)}"
+        smoke = "-smoke" if self.preset == "smoke" else ""  # its runs have other sizes
+        out = self.out or Path("runs") / f"recombine-v1-{safe_name(config.model.label)}{smoke}"
         self.where.check(out, self.dry_run)
         for name in wanted:
             check_run_path(out / name)

@@ -5,13 +5,14 @@ Nothing here may change: a result of today must compare with one of next year. A
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
+from msgspec import structs
 
 from recombine import __version__
 from recombine.config.schema import Config
@@ -80,7 +81,8 @@ class Frozen(NamedTuple):
     """What identifies the episodes of a run on every machine."""
 
     digest: str
-    """SHA-256 of the task, its sizes, and the mask of every episode: whole numbers, the same on every processor."""
+    """SHA-256 of the task, its sizes, and the mask of every episode: whole numbers. The number of episodes of the novel
+    part follows from a numerical rank, which another processor might find to be one more or less."""
     labels: float
     """The root mean square of the query labels. Its last digits depend on the processor."""
 
@@ -225,10 +227,10 @@ def read_result(path: Path) -> tuple[Result, Arrays]:
 
 
 def verify_result(path: Path) -> Result:
-    """Draw the episodes again, score the predictions, and compare. Returns the result, with the scores of now."""
+    """Draw the episodes again, score the predictions, and compare. Returns the result with the scores of now."""
     result, predictions = read_result(path)
-    runs: Sequence[RunResult] = result.runs
-    for run in runs:
+    runs: list[RunResult] = []
+    for run in result.runs:
         name, file = run.setting.name, episodes_of(run.setting, result.size)
         if run.episodes != FROZEN[_key(run.setting, result.size)].digest:
             raise InputError("result", str(path), f"{name}: the predictions are for other episodes ({run.episodes})")
@@ -245,4 +247,5 @@ def verify_result(path: Path) -> Result:
             if claimed is None or abs(claimed - r2) > TOLERANCE * max(1.0, abs(1 - r2)):
                 what = f"{name}: it says that R² of {split} is {claimed}; its predictions have {r2:.6f}"
                 raise InputError("result", str(path), what)
-    return result
+        runs.append(structs.replace(run, r2=measured))
+    return structs.replace(result, runs=tuple(runs))

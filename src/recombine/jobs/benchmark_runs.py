@@ -1,6 +1,7 @@
 """The runs of the benchmark for one model, and the result file that is made of them."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from recombine.config.preset import preset_config
 from recombine.config.schema import Config
 from recombine.config.toml import Tables, config_tables, override
-from recombine.errors import InputError
+from recombine.errors import Failed, InputError
 from recombine.exam.array_archive import save_arrays
 from recombine.exam.benchmark import (
     Result,
@@ -25,7 +26,7 @@ from recombine.exam.benchmark import (
 from recombine.files import read_file
 from recombine.measure.predict import forward_episodes
 from recombine.model.build import count_parameters
-from recombine.record.codec import decode
+from recombine.record.codec import BadRecord, decode
 from recombine.record.run_state import TimingRow
 from recombine.run.load import load_model
 from recombine.storage.reader import read_run
@@ -46,7 +47,12 @@ def benchmark_config(kind: str, changes: Tables) -> Config:
         for name in OWN:
             if group == "optimizer" and isinstance(fields, dict) and name in fields:
                 raise InputError(f"optimizer.{name}", fields[name], "is frozen in the benchmark; leave it out")
-    return override(config, changes)
+    config = override(config, changes)
+    if getattr(config.model, "given_latent", False) or dict(getattr(config.model, "options", {})).get("given_latent"):
+        raise InputError("model.given_latent", True, "false: a model of the benchmark is not shown the latent")
+    if getattr(config.model, "literal_input", False):
+        raise InputError("model.literal_input", True, "false: a model of the benchmark does not see the query's label")
+    return config
 
 
 def benchmark_runs(config: Config, size: Size) -> dict[str, Config]:
@@ -60,13 +66,17 @@ def write_result(out: Path, config: Config, size: Size, path: Path, say: Callabl
     for setting in settings(size):
         run = out / setting.name
         say(f"predicting {setting.name}")
-        trained, file = load_model(run), episodes_of(setting, size)
+        trained, file = load_model(run, say=say), episodes_of(setting, size)
+        expected = setting_config(config, setting, size)
+        if trained.config != expected or trained.step != expected.optimizer.num_steps:
+            raise Failed(f"{setting.name}: its newest good checkpoint is not that of the finished run; train it again")
         found = [forward_episodes(trained.config, trained.model, part.episodes).y for part in file.drawn.values()]
         prediction = np.concatenate([np.asarray(one) for one in found])
         if not np.isfinite(prediction).all():
             raise ArithmeticError(f"{setting.name}: some predictions are not finite: the model has diverged")
         predictions[setting.name] = rounded(prediction)
         stored = read_run(DirectorySource(run))
+        vmapped = stored.made.together if stored.made else 1  # each run has the time of all in the program
         runs.append(
             RunResult(
                 task=setting.task,
@@ -74,7 +84,7 @@ def write_result(out: Path, config: Config, size: Size, path: Path, say: Callabl
                 seed=setting.seed,
                 episodes=fingerprint(file).digest,
                 r2=score_run(predictions[setting.name], file),
-                core_hours=round(_core_hours(run, stored.made.threads if stored.made else 1), 4),
+                core_hours=round(_core_hours(run, stored.made.threads if stored.made else 1) / vmapped, 4),
             )
         )
         parameters, machine = count_parameters(trained.model), stored.made.device if stored.made else ""
@@ -94,4 +104,8 @@ def write_result(out: Path, config: Config, size: Size, path: Path, say: Callabl
 def _core_hours(run: Path, threads: int) -> float:
     """The time that the run has taken, measuring included, times its threads."""
     lines = read_file(run / "timing.jsonl", LARGEST_TIMING).decode(errors="replace").splitlines()
-    return threads * sum(sum(decode(line, TimingRow).seconds.values()) for line in lines) / 3600
+    rows = []
+    for line in lines:
+        with suppress(BadRecord):  # nothing but this number depends on the file
+            rows.append(decode(line, TimingRow))
+    return threads * sum(sum(row.seconds.values()) for row in rows) / 3600

@@ -132,11 +132,15 @@ class Library:
         tables = {seen.name: flat(config_tables(seen.config)) for seen in runs if seen.config is not None}
         texts = {name: {field: cell_text(value) for field, value in table.items()} for name, table in tables.items()}
         found: dict[tuple[str, str | None], set[str]] = {}  # a field that follows from the model is no column
+        of_model: dict[str | None, set[str]] = {}  # a field with its default value may be left out of a configuration
         for name, table in texts.items():
-            for field, text in table.items():
-                found.setdefault((field, self.runs[name].summary.model), set()).add(text)
+            of_model.setdefault(self.runs[name].summary.model, set()).update(table)
+        for name, table in texts.items():
+            model = self.runs[name].summary.model
+            for field in of_model[model]:
+                found.setdefault((field, model), set()).add(table.get(field, "–"))
         varied = [field for (field, _), some in found.items() if len(some) > 1 and not field.startswith(IN_TABLE)]
-        fields = tuple(dict.fromkeys(varied))
+        fields = tuple(sorted(dict.fromkeys(varied)))
         return Columns(
             fields, {name: tuple(table.get(field, "–") for field in fields) for name, table in texts.items()}
         )

@@ -20,7 +20,7 @@ def print_result(path: str, result: Result) -> None:
     print_table(f"{path}: {result.model} on {result.benchmark}", ["in_dist", "ood", "novel", "control"], rows)
     scores, seeds = result.score(), len(result.score())
     spread = f" (seeds {', '.join(f'{one:.3f}' for one in scores)})" if seeds > 1 else " (one seed)"
-    print_line(f"score {fmean(scores):.3f}{spread}: the mean R² on held-out masks over the tasks")
+    print_line(f"score {fmean(scores):.3f}{spread}: the mean R² on the novel part over the tasks")
     print_line(f"{result.parameters:,} parameters, {result.core_hours:.2f} core-hours")
 
 

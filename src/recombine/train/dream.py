@@ -6,7 +6,8 @@ held-out combinations, its training episodes were what it lacked, and no teacher
 A dreamer may not know which combinations are held out, nor what a module is. So it takes the latents that the model
 infers from two training episodes, drawn independently, and mixes them: a point on the line between the two, scaled to
 the size of a training task. Where the two tasks have different masks, their mixture has modules active together that no
-training task has. A held-out combination of two modules is never dreamed as such.
+training task has. On the supports of pairs, a held-out pair alone is never dreamed. On a support with single modules it
+may be: two single modules mix to a pair.
 """
 
 from typing import NamedTuple, TypeVar

@@ -61,7 +61,9 @@ def torch_steps(config: Config, seed: UInt32[Array, ""], tasks: Tasks, state: St
         for value in parameters.values():
             if value.grad is None:  # not used in this step; ours have a gradient of 0 then
                 value.grad = torch.zeros_like(value)
-        norm = torch.nn.utils.get_total_norm([value.grad for value in parameters.values()])
+        norm = torch.linalg.vector_norm(
+            torch.stack([torch.linalg.vector_norm(value.grad) for value in parameters.values()])
+        )
         losses.append(loss.item())
         finite = bool(np.isfinite(losses[-1]) and norm.isfinite())
         if not finite:

@@ -1,6 +1,6 @@
 """Scores the references on the same episodes as the models."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 import jax
@@ -19,6 +19,7 @@ from recombine.task.sample import teacher_axis
 from recombine.task.teacher import Teacher, config_teacher
 
 T = TypeVar("T")
+MOST_AT_ONCE = 20_000  # episodes that are converted to float64 together
 
 
 def reference_scores(config: Config, names: Sequence[str] = REFERENCE_NAMES) -> References:
@@ -42,11 +43,12 @@ def reference_scores(config: Config, names: Sequence[str] = REFERENCE_NAMES) -> 
     one_teacher |= {f"{k} modules": episodes for k, episodes in modules.items()}
     if novel is not None:
         one_teacher["novel"] = novel.episodes
-    joined, (joined_teachers, joined_own) = _join(one_teacher), _join(own_teachers)
+    joined, joined_own = _join(one_teacher), _join(own_teachers)
     found: dict[str, Any] = {}
     for name, reference in references.items():
-        predicted = _part(predict_reference(reference, teacher, joined, "in_dist"), one_teacher)
-        predicted |= _part(predict_reference(reference, joined_teachers, joined_own, "control"), own_teachers)
+        in_pieces = [predict_reference(reference, teacher, piece, "in_dist") for piece in _pieces(joined)]
+        own = [predict_reference(reference, *piece, "control") for piece in _pieces(joined_own)]
+        predicted = _part(in_pieces, one_teacher) | _part(own, own_teachers)
         found[name] = {split: score(predicted[split], episodes) for split, (_, episodes) in splits.items()}
         found[name]["active_modules"] = {k: score(predicted[f"{k} modules"], modules[k]) for k in modules}
         if novel is not None:
@@ -60,7 +62,17 @@ def _join(parts: dict[str, T]) -> T:
     return jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts.values())
 
 
-def _part(predicted: np.ndarray, parts: dict[str, T]) -> dict[str, np.ndarray]:
+def _pieces(joined: T) -> Iterator[T]:
+    """Pieces of equal size, for one program, that limit the memory. The last one is filled up with the last episode."""
+    total = len(jax.tree.leaves(joined)[0])
+    size = -(-total // -(-total // MOST_AT_ONCE))
+    for first in range(0, total, size):
+        here = np.minimum(np.arange(first, first + size), total - 1)
+        yield jax.tree.map(lambda array: array[here], joined)  # noqa: B023
+
+
+def _part(pieces: Sequence[np.ndarray], parts: dict[str, T]) -> dict[str, np.ndarray]:
     """The predictions for the joined parts, each part's by its name."""
     counts = [len(jax.tree.leaves(part)[0]) for part in parts.values()]
+    predicted = np.concatenate(pieces)[: sum(counts)]
     return dict(zip(parts, np.split(predicted, np.cumsum(counts)[:-1]), strict=True))

@@ -15,9 +15,10 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from recombine.config.schema import Config
+from recombine.config.schema import Config, MeasureConfig
 from recombine.errors import InputError
 from recombine.model.interface import Output, Trace
+from recombine.support.support import Support
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,17 @@ def build_flax(found: Callable[..., Any], config: Config, key: Key[Array, ""]) -
     """The model with the parameters that `Class(config, rngs=nnx.Rngs(key))` draws."""
     from flax import nnx
 
-    built = FlaxClass(found, replace(config, seed=0, teacher_seed=None))
+    built = FlaxClass(found, _without_data(config))
     _, parameters, _ = nnx.split(found(built.config, rngs=nnx.Rngs(key)), nnx.Param, ...)
     kind = DrawingFlaxModel if jax.tree.leaves(_skeleton(built)[2]) else FlaxModel
     return kind(nnx.to_pure_dict(parameters), built)
+
+
+def _without_data(config: Config) -> Config:
+    """The configuration without what differs between runs of one shape: seeds, masks and measurements."""
+    any_masks = Support("", ((1,) * config.task.num_modules,), ())
+    task = replace(config.task, support=any_masks)
+    return replace(config, seed=0, teacher_seed=None, measure=MeasureConfig(), task=task)
 
 
 def adapt_flax(module: Any) -> FlaxModel:

@@ -86,7 +86,7 @@ class TorchModel(eqx.Module):
 
     def tensors(self) -> Mapping[str, Any]:
         """Parameters and buffers, as copies for PyTorch."""
-        own = dict(self.built.module.named_buffers())
+        own = dict(self.built.module.named_parameters()) | dict(self.built.module.named_buffers())
         buffers = {name: to_tensor(array).to(own[name].dtype) for name, array in self.buffers.items()}
         return {name: to_tensor(array) for name, array in self.parameters.items()} | buffers
 
@@ -141,6 +141,8 @@ def check_torch(found: Callable[..., Any], config: Config) -> None:
     key = jax.random.key(0)
     try:
         models = [build_torch(found, config, key) for _ in range(2)]
+        torch_shapes(found, config)  # as for a run that is loaded: no value is known while the class is built
+        module = models[0].built.training_copy()
     except InputError:
         raise
     except (Exception, SystemExit) as error:
@@ -148,18 +150,21 @@ def check_torch(found: Callable[..., Any], config: Config) -> None:
     model = models[0]
     if not model.parameters:
         raise refuse("has no parameters that require a gradient")
+    for name, array in model.buffers.items():
+        if not bool(jnp.isfinite(array).all()):
+            raise refuse(f"its buffer {name} is not finite, so it cannot be saved: register it with persistent=False")
     for name, array in model.parameters.items():
         if not bool(jnp.array_equal(array, models[1].parameters[name], equal_nan=True)):
             raise refuse(f"built twice with one seed, its {name} differs: draw parameters with torch's own generator")
     rng, task = np.random.default_rng(1), config.task
     shapes = ((3, task.episode_length - 1, task.input_dim), (3, task.episode_length - 1), (3, task.input_dim))
     inputs = [torch.from_numpy(rng.standard_normal(shape).astype(np.float32)) for shape in shapes]
-    module = model.built.training_copy()
     try:
         with drawing_from(key):
             y, _ = split_output(module(*inputs))
         (y[0] + 2 * y[1:].sum()).backward()  # no symmetric sum: its gradient may vanish
         measured = [split_output(module.eval()(*(tensor[:count] for tensor in inputs))) for count in (3, 3, 1)]
+        model.forward(*(to_array(tensor) for tensor in inputs))
     except InputError:
         raise
     except (Exception, SystemExit) as error:

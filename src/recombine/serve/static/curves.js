@@ -215,8 +215,9 @@ recombine.curves = (() => {
     shown.panels.flatMap(({ metric }) => points[metric].map((point) => ({ metric, runs: name, model, support, step: point.step, mean: point.mean, low: point.low, high: point.high, seeds: point.seeds })))))));
 
   // The curves of one run, for its page.
-  async function showOne(name, place) {
-    await read([name], false, () => true);
+  async function showOne(name, place, isCurrent) {
+    await read([name], false, isCurrent);
+    if (!isCurrent()) return;
     const lines = styled(gathered([name], { means: false, smooth: 0 }));
     const inside = element("div", { id: "run-plots" });
     place.replaceChildren(inside);

@@ -15,6 +15,7 @@ recombine.multiples = (() => {
   const place = (value) => value.toFixed(1);
 
   function powers(low, high) {
+    if (!(low > 0)) return [];
     const found = [];
     for (let k = Math.ceil(Math.log10(low) - 1e-9); 10 ** k <= high * 1.0001; k += 1) found.push(10 ** k);
     return found.length > 1 ? found : [low, high];
@@ -46,7 +47,8 @@ recombine.multiples = (() => {
       const columns = width >= 720 ? 3 : width >= 330 ? 2 : 1;
       const across = Math.floor((width - GAP * (columns - 1)) / columns);
       const down = columns === 3 ? 182 : 164;
-      const [first, last] = range ?? [steps[0] ?? 0, steps.at(-1) ?? 1];
+      const [from, last] = range ?? [steps[0] ?? 0, steps.at(-1) ?? 1];
+      const first = logarithmic ? Math.max(from, steps[0] ?? 1) : from; // a logarithmic axis has no 0
       const bend = logarithmic ? (step) => Math.log(Math.max(step, 0.5)) : (step) => step;
       const inner = across - LEFT - RIGHT;
       const x = (step) => LEFT + (inner * (bend(step) - bend(first))) / (bend(last) - bend(first) || 1);

@@ -34,7 +34,7 @@
     byId("run-about").textContent = [run.model, run.support, run.seed === null ? null : `seed ${run.seed}`, run.state, step, run.error].filter(Boolean).join(" · ");
     byId("run-explore").hidden = !run.playable;
     byId("run-explore").href = `#explore&${new URLSearchParams([["run0", name]])}`;
-    const [detail] = await Promise.all([ask("/api/run", [["run", name]]), curves.showOne(name, byId("run-curves"))]);
+    const [detail] = await Promise.all([ask("/api/run", [["run", name]]), curves.showOne(name, byId("run-curves"), () => mine === turn)]);
     if (mine !== turn) return;
     byId("run-scores").replaceChildren(...(detail.scores.length ? detail.scores.flatMap((one) => [element("h3", { text: one.title }), table(one)]) : [element("p", { class: "soft", text: "Nothing has been measured yet." })]));
     byId("run-log").replaceChildren(...detail.log.map((text) => element("li", { text })));
