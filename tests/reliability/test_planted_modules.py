@@ -146,7 +146,7 @@ def test_python_is_started_in_one_way() -> None:
     """All code that starts a Python process takes its command from `python_process.py`."""
     words = ("sys.executable", "multiprocessing", "ProcessPoolExecutor", "os.exec", "os.spawn", "os.fork")
     found = [path for path in SOURCE.rglob("*.py") if any(word in path.read_text(encoding="utf-8") for word in words)]
-    assert found == [SOURCE / "run" / "python_process.py"]
+    assert found == [SOURCE / "run" / "process.py"]
 
 
 NET = """

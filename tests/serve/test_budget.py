@@ -91,7 +91,7 @@ def test_the_work_of_other_threads_is_not_counted_for_requests(monkeypatch: pyte
         machine.sleep(0.001)
         assert server.budget.seconds_to_wait() == 0
     machine.sleep(1.0)
-    server.seconds_reading_curves += 3.0
+    server.seconds_reading += 3.0
     assert server.budget.seconds_to_wait() > 0, "reading curves is work for requests"
 
 

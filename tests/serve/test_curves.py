@@ -11,7 +11,7 @@ from recombine.record.codec import encode, plain
 from recombine.serve import live_verdicts as module
 from recombine.serve.busy import Busyness
 from recombine.serve.library import Library
-from recombine.serve.live_verdicts import ShownVerdict, Verdicts, VerdictsAnswer
+from recombine.serve.live_verdicts import ShownPart, ShownVerdict, Verdicts, VerdictsAnswer
 from recombine.storage.source import DirectorySource
 from recombine.storage.thinned_metrics import read_curve
 from recombine.story.pack import demo_story
@@ -141,7 +141,7 @@ def test_the_keys_that_the_page_reads(run: Path) -> None:
     answer = plain(verdicts(run))
     assert set(answer) == {"verdicts"}
     assert set(answer["verdicts"][0]) == {"number", "claim", "state", "note", "parts"}
-    assert set(answer["verdicts"][0]["parts"][0]) == {"state", "text"}
+    assert {"state", "text", "first"} <= set(answer["verdicts"][0]["parts"][0]) <= set(ShownPart.__struct_fields__)
     waiting = VerdictsAnswer(verdicts=(), left_out=("bad",), again=1.5, error="why")
     assert plain(waiting) == {"verdicts": [], "left_out": ["bad"], "again": 1.5, "error": "why"}
 
