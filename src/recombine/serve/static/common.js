@@ -9,6 +9,7 @@ const recombine = (() => {
     for (const [name, value] of Object.entries(attributes)) {
       if (name === "text") made.textContent = value;
       else if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+      else if (name.startsWith("aria-") && typeof value === "boolean") made.setAttribute(name, String(value));
       else if (value === true) made.setAttribute(name, "");
       else if (value !== false && value !== null && value !== undefined) made.setAttribute(name, value);
     }

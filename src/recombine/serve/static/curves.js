@@ -188,7 +188,7 @@ recombine.curves = (() => {
     byId("lines").tHead.rows[0].replaceChildren(element("th", { scope: "col", text: "line" }), element("th", { scope: "col", class: "number", text: "seeds" }),
       ...panels.map(({ metric }) => element("th", { scope: "col", class: "number", text: titles.get(metric) })));
     byId("lines").tBodies[0].replaceChildren(...lines.map((line) => element("tr", {},
-      element("th", { scope: "row" }, element("button", { type: "button", class: "line", "aria-pressed": String(!hidden.has(line.name)), title: `Show or hide ${line.name}`, onclick: () => recombine.runs.hide(line.name) }, key(line), element("bdi", { text: line.name.slice(start) }))),
+      element("th", { scope: "row" }, element("button", { type: "button", class: "line", "aria-pressed": !hidden.has(line.name), title: `Show or hide ${line.name}`, onclick: () => recombine.runs.hide(line.name) }, key(line), element("bdi", { text: line.name.slice(start) }))),
       element("td", { class: "number", text: line.seeds }), ...panels.map(() => element("td", { class: "number" })))));
     tell(null);
   }
