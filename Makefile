@@ -1,4 +1,4 @@
-# Two commands do all the set-up: .PHONY: setup reproduce demo test test-slow torture docs site pictures wheelmake reproduce.PHONY: setup reproduce demo test test-slow torture docs site pictures wheel runs the main job, .PHONY: setup reproduce demo test test-slow torture docs site pictures wheelmake test.PHONY: setup reproduce demo test test-slow torture docs site pictures wheel the tests.
+# Two commands do all the set-up: `make reproduce` runs the main job, `make test` the tests.
 # Every target makes .venv itself. PYTHON chooses the interpreter, 3.11 or later.
 
 PYTHON ?= python3
