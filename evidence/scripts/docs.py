@@ -20,6 +20,7 @@ import studies
 import sweeps
 import variation
 from figures import FIGURES
+from limits import limits_table
 from noise import noise_table
 from readings import readings_table
 from records import EVIDENCE, study, sweep
@@ -153,6 +154,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "teachers-masks": variation.teachers_masks,
     "selection": sweeps.selection,
     "importance": sweeps.importance,
+    "limits": limits_table,
     "noise": noise_table,
     "literal": lambda: screen(EVIDENCE / "literal.zip"),
     "readings": lambda: readings_table(study("quick"), sweep("readings"), sweep("variation"), sweep("gap")),

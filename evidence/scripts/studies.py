@@ -117,6 +117,9 @@ def active_modules(name: str) -> str:
     for model in models(study(name)):
         cards = _cards(name, model)
         rows.append((model, *(with_band([card.active_modules[k].r2 for card in cards]) for k in counts)))
+        improved = [card.explicit_inference.own.active_modules for card in cards if card.explicit_inference]
+        if model == H and improved:
+            rows.append(("with explicit inference", *(with_band([one[k].r2 for one in improved]) for k in counts)))
     by_seed = {run.seed: run.references for run in runs}
     for shown in ("ridge", "trained_task", "trained_covariance", "oracle"):
         values = [[found[shown].active_modules[k].r2 for found in by_seed.values() if found] for k in counts]
