@@ -72,9 +72,11 @@ def test_a_link_to_a_configuration_is_read(place: Path, capsys: pytest.CaptureFi
 COMMAND = [sys.executable, "-m", "recombine"]
 
 
-def run(*arguments: str, stdout: int = subprocess.PIPE, **environment: str) -> subprocess.CompletedProcess[bytes]:
+def run(
+    *arguments: str, stdout: int = subprocess.PIPE, stderr: int = subprocess.PIPE, **environment: str
+) -> subprocess.CompletedProcess[bytes]:
     env = {name: value for name, value in os.environ.items() if name != "COLUMNS"} | environment
-    return subprocess.run([*COMMAND, *arguments], stdout=stdout, stderr=subprocess.PIPE, env=env, timeout=120)
+    return subprocess.run([*COMMAND, *arguments], stdout=stdout, stderr=stderr, env=env, timeout=120)
 
 
 @pytest.mark.parametrize("columns", ["0", "1", "4", "5", "-3", "x", "1000000"])
@@ -104,6 +106,8 @@ def test_help_comes_to_an_end(
         (["reproduce", "--worker", "3"], "--workers?"),
         (["task", "---x"], "---x"),
         (["task"], "show, design, sample"),
+        (["sweep", "results"], "PATH"),
+        (["train", "--set", "num_steps=3"], "optimizer.num_steps"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -112,11 +116,11 @@ def test_a_usage_error_at_a_real_terminal(arguments: list[str], named: str, colu
     try:
         size = [shutil.which("stty") or "stty", "cols", str(columns)]
         subprocess.run(size, stdin=follower, check=True)
-        result = run(*arguments, stdout=follower, TERM="xterm-256color")
+        result = run(*arguments, stdout=follower, stderr=follower, TERM="xterm-256color")
+        line = os.read(leader, 65536).decode().replace("\r\n", "\n")
     finally:
         os.close(leader)
         os.close(follower)
-    line = result.stderr.decode()
     assert result.returncode == 2
     assert line.count("\n") == 1
     assert named in line

@@ -69,6 +69,8 @@ def test_bad_numbers(field: str, value: Any) -> None:
         ({"model": {"num_heads": 3}}, "model.num_heads = 3: must divide model.embed_dim = 128"),
         ({"model": {"embed_dim": 130}}, "model.num_heads = 4: must divide model.embed_dim = 130"),
         ({"modle": {}}, "did you mean 'model'?"),
+        ({"num_steps": 3}, "did you mean optimizer.num_steps?"),
+        ({"task": {"num_modules": 8}}, "task.support=2-hot:8"),
         ({"model": {"embed_dmi": 64}}, "model.embed_dmi = 64: no such field (did you mean 'embed_dim'?)"),
         ({"model": {"latent_dim": 6}}, "model.latent_dim = 6: no such field"),
         ({"model": {"kind": "hypertransfomer"}}, "did you mean 'hypertransformer'?"),

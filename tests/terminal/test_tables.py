@@ -79,6 +79,17 @@ def test_no_number_is_broken_or_cut_off(width: int) -> None:
     assert [line[-7:] for line in lines if "0.500" in line] == [[*numbers, "3"], [*numbers, "1"]]
 
 
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_terminal_folds_no_line_of_a_table(width: int) -> None:
+    splits = {split: 0.12345 + i for i, split in enumerate(("in_dist", "ood", "control", "control_modules"))}
+    rows = {name: FinalScores(splits, 0.5, -0.25, seeds) for name, seeds in (("hypertransformer", 3), ("MyModel", 1))}
+    text = StringIO()
+    print_scores(ScoreTable("a title", rows), Console(file=text, width=width, force_terminal=True, color_system=None))
+    assert max(len(line) for line in text.getvalue().splitlines()) <= width
+    numbers = [word for line in text.getvalue().splitlines() if "MyModel" in line for word in line.split()[1:]]
+    assert numbers == ["0.123", "1.123", "2.123", "3.123", "-0.250", "0.500", "1"]
+
+
 def test_claims_without_any_run_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     mine = replace(paper_support("connected+"), name="mine")
     config = preset_config("quick", "transformer")

@@ -161,8 +161,15 @@ def _unrecognized(match: re.Match[str]) -> str:
     if words[0].startswith("-"):
         return f"no such option: {words[0]}"
     names = [name for command, inside in COMMANDS.items() for name in (command, *inside)]
-    near = get_close_matches(words[0], names, n=1)
+    near = get_close_matches(words[0], names, n=1, cutoff=0.7)
     return f"no such command or option: {words[0]}{f' (did you mean {near[0]}?)' if near else ''}"
+
+
+def _missing(match: re.Match[str]) -> str:
+    """The names of the arguments that are missing; tyro gives them with all their help."""
+    items = [item.split() for item in match[1].split("(required)") if item.strip()]
+    names = [" ".join(words[:2]) if words[0].startswith("--") else words[0] for words in items]
+    return f"{' and '.join(names)}: {'a value is' if len(names) == 1 else 'values are'} missing"
 
 
 def _part(lines: list[str]) -> str:
@@ -190,8 +197,9 @@ COMMANDS = {
 # tyro's messages, and ours in their place: the argument, its value and what would be right
 REWORDED = {
     r"Unrecognized options: (.*)": _unrecognized,
+    r"Missing from recombine [^:]*: (.*)": _missing,
     r"Available subcommands: (.*)": r"the commands are \1",
-    r"Missing value for argument '(\S+)'\. Expected .*": r"\1: a value is missing",
+    r"Missing value for argument '(?:command\.)?(\S+)'\. Expected .*": r"\1: a value is missing",
     r"Expected one of \{(.*)\}\.": r"a command is missing: one of \1",
     r"Error parsing (\S+): invalid literal for int\(\) with base 10: (.*)": r"\1 = \2: an integer",
     r"Error parsing (\S+): could not convert string to float: (.*)": r"\1 = \2: a number",

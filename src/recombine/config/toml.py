@@ -11,7 +11,7 @@ from typing import Any, cast, get_args, get_type_hints
 import tomli_w
 
 from recombine.config.model import BASELINES, MODEL_CONFIGS, CustomModelConfig, ModelConfig, ModelKind, full_kind
-from recombine.config.schema import Config
+from recombine.config.schema import Config, field_names
 from recombine.config.task import VARIATIONS
 from recombine.errors import InputError, suggestion
 from recombine.files import read_named
@@ -161,7 +161,8 @@ def _override(config: Any, data: Mapping[str, Any], prefix: str) -> Any:
         path = f"{prefix}{name}"
         if name not in known:
             path = path if len(path) <= LONGEST_NAME else f"{path[:LONGEST_NAME]}..."
-            raise InputError(path, value, f"no such field{suggestion(name, known)}; there are {', '.join(known)}")
+            hint = _elsewhere(name, prefix) or suggestion(name, known)
+            raise InputError(path, value, f"no such field{hint}; there are {', '.join(known)}")
         current = getattr(config, name)
         if isinstance(current, Support):
             changes[name] = parse_support(value)
@@ -179,6 +180,14 @@ def _override(config: Any, data: Mapping[str, Any], prefix: str) -> Any:
             is_float = float in (hint, *get_args(hint))
             changes[name] = float(value) if is_float and type(value) is int and abs(value) < 2**1000 else value
     return dataclasses.replace(config, **changes)
+
+
+def _elsewhere(name: str, prefix: str) -> str:
+    """' (did you mean …?)' if a field of this name is in another table, otherwise the empty string."""
+    if name == "num_modules":
+        return " (the support has the number of modules: task.support=2-hot:8)"
+    places = [f"{table}.{name}" for table, names in field_names().items() if name in names and prefix != f"{table}."]
+    return f" (did you mean {' or '.join(places)}?)" if places else ""
 
 
 def differences(old: Any, new: Any, prefix: str = "") -> dict[str, tuple[Any, Any]]:

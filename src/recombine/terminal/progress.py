@@ -6,9 +6,24 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, Task, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Column
+from rich.text import Text
 
 SECONDS_BETWEEN_LINES = 5.0
+NARROW, ROOMY = 60, 120  # columns of a terminal: below, the steps and the ETA alone; above, room for a long bar
+
+
+class DetailColumn(TextColumn):
+    """Text that is cut where the terminal ends, so that the other columns stay whole."""
+
+    def __init__(self, text_format: str):
+        super().__init__(text_format, table_column=Column(no_wrap=False))
+
+    def render(self, task: Task) -> Text:
+        text = super().render(task)
+        text.no_wrap, text.overflow = True, "ellipsis"
+        return text
 
 
 class ProgressDisplay:
@@ -24,12 +39,13 @@ class ProgressDisplay:
 
     def __enter__(self) -> Self:
         if self.console.is_terminal:
+            wide = self.console.width >= NARROW
             self.bar = Progress(
                 TextColumn("{task.description}"),
-                BarColumn(),
-                TextColumn("{task.completed}/{task.total} · {task.fields[detail]}"),
-                TextColumn("ETA"),
+                *([BarColumn(bar_width=40 if self.console.width >= ROOMY else 6)] if wide else []),
+                TextColumn("{task.completed}/{task.total} · ETA"),
                 TimeRemainingColumn(),
+                *([DetailColumn("· {task.fields[detail]}")] if wide else []),
                 console=self.console,
             )
             self.bar.start()

@@ -1,6 +1,6 @@
 """Prints tables in the terminal: supports, scores, verdicts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -17,7 +17,7 @@ from recombine.support.support import Support
 from recombine.terminal.output import result_console
 
 MOST_ROWS = 40
-ROOMY, WIDEST = 80, 1000  # columns of a terminal
+WIDEST = 1000  # columns of a terminal
 SHORT = 8  # letters
 VERDICT_STYLES = {"holds": "green", "does not hold": "red", "not enough data": "yellow"}
 
@@ -45,50 +45,80 @@ def print_support(support: Support) -> None:
 
 def print_table(title: str, columns: Sequence[str], rows: Mapping[str, Sequence[str]]) -> None:
     """Print a table of numbers. The title is the heading of the first column, which has the names of the rows."""
-    console = result_console(highlight=False)
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column(title)
-    for column in columns:
-        table.add_column(_heading(column, console), justify="right", no_wrap=True)
-    for name, cells in rows.items():
-        table.add_row(Text(name), *cells)
-    _print_whole(console, table)
+    lines = [(Text(name), list(cells)) for name, cells in rows.items()]
+    _print_whole(result_console(highlight=False), title, columns, [lines])
 
 
-def _heading(name: str, console: Console) -> str:
-    """The heading of a column of numbers. Where there is little room it has two lines: numbers are never broken."""
-    return name if console.width >= ROOMY or len(name) <= SHORT else name.replace("_", "_\n")
+Section = list[tuple[Text, list[str]]]
+"""Rows of a table, each with its name and its cells."""
 
 
-def _print_whole(console: Console, table: Table) -> None:
-    """Print a table as wide as its numbers need: a narrower terminal folds its lines, and nothing is cut off."""
-    needed = Measurement.get(console, console.options.update(width=WIDEST), table).maximum
+def _print_whole(console: Console, title: str, columns: Sequence[str], sections: Sequence[Section]) -> None:
+    """Print a table without breaking or cutting a number.
+
+    If the terminal is too narrow, the table is set tighter. If that does not help, it becomes several tables, each with
+    some of the columns. In a pipe nobody sees the width, so there it stays one table.
+    """
+    tables = [_make_table(title, columns, sections, range(len(columns)))]
     before = console.width
-    console.width = max(before, needed)
-    console.print(table)
-    console.width = before
+    if console.is_terminal and _width(console, tables[0]) > before:
+        parts = _parts(columns, sections, console)
+        tables = [_make_table(title, columns, sections, part, tight=True) for part in parts]
+    for table in tables:
+        console.width = max(before, _width(console, table))
+        console.print(table)
+        console.width = before
+
+
+def _parts(columns: Sequence[str], sections: Sequence[Section], console: Console) -> list[list[int]]:
+    """The columns of each table: as many as fit beside the names of the rows, and at least one."""
+    parts: list[list[int]] = [[]]
+    for column in range(len(columns)):
+        wider = _make_table("", columns, sections, [*parts[-1], column], tight=True)
+        if parts[-1] and _width(console, wider) > console.width:
+            parts.append([])
+        parts[-1].append(column)
+    return parts
+
+
+def _make_table(
+    title: str, columns: Sequence[str], sections: Sequence[Section], shown: Iterable[int], tight: bool = False
+) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 0 if tight else 1))
+    table.add_column(title)
+    shown = list(shown)
+    for column in shown:
+        heading = columns[column].replace("_", "_\n") if tight and len(columns[column]) > SHORT else columns[column]
+        table.add_column(heading, justify="right", no_wrap=True)
+    for section in sections:
+        for name, cells in section:
+            table.add_row(name, *(cells[column] for column in shown))
+        table.add_section()
+    return table
+
+
+def _width(console: Console, table: Table) -> int:
+    return Measurement.get(console, console.options.update(width=WIDEST), table).maximum
 
 
 def print_scores(scores: ScoreTable, console: Console | None = None) -> None:
     """Print the R² of models and references: one row each, one column per split."""
     console = console or result_console()
     console.print(Text(scores.title), soft_wrap=True)  # it may contain a path, which must not be broken
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
     splits = [split for split in EVAL_SPLITS if any(split in row.r2 for row in scores.models.values())]
     splits = [split for split in splits if any(row.r2[split] is not None for row in scores.models.values())]
     rows = scores.models.values()
     others = [name for name in ("novel", "probe") if any(getattr(row, name) is not None for row in rows)]
     differ = len({row.seeds for row in rows}) > 1  # a mean over one seed beside means over three
-    table.add_column("R²")
-    for name in (*splits, *others, *(["seeds"] if differ else [])):
-        table.add_column(_heading(name, console), justify="right", no_wrap=True)
+    columns = [*splits, *others, *(["seeds"] if differ else [])]
+    sections: list[Section] = []
     for style, group in (("", scores.models), ("dim", scores.references)):
+        sections.append([])
         for name, row in group.items():
             cells = [row.r2.get(split) for split in splits] + [getattr(row, other) for other in others]
             counted = [str(row.seeds or "")] if differ else []
-            table.add_row(Text(name, style), *map(r2_text, cells), *counted)
-        table.add_section()
-    _print_whole(console, table)
+            sections[-1].append((Text(name, style), [*map(r2_text, cells), *counted]))
+    _print_whole(console, "R²", columns, sections)
 
 
 def print_verdicts(verdicts: Sequence[Verdict]) -> None:
