@@ -39,10 +39,10 @@ def readings_table(
         seeds = sorted({run.seed for run in runs})
         twins = judge(Study(tuple(run for run in base if run.seed in seeds)))
         rows.append((words, str(len(seeds)), *_cells(judge(Study(tuple(runs))), twins)))
-    ours = [("**what we take**", str(len(quick.seeds)), *_cells(judge(Study(tuple(base))), None))]
+    ours = [("**our choice**", str(len(quick.seeds)), *_cells(judge(Study(tuple(base))), None))]
     one = [run for run in base if run.seed == 0]
     if any(row[1] == "1" for row in rows):
-        ours.append(("**what we take**", "1", *_cells(judge(Study(tuple(one))), None)))
+        ours.append(("**our choice**", "1", *_cells(judge(Study(tuple(one))), None)))
     return table(("reading", "seeds", *(f"claim {number}" for number in CLAIMS)), [*ours, *rows], left=2)
 
 

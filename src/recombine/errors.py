@@ -43,7 +43,7 @@ def out_of_memory(error: BaseException) -> bool:
 
 @contextmanager
 def memory_errors() -> Iterator[None]:
-    """JAX has an error of its own for memory that ran out; outside of this, it is Python's."""
+    """Turn JAX's own error for memory that ran out into Python's MemoryError."""
     try:
         yield
     except RuntimeError as error:

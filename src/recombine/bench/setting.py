@@ -117,4 +117,4 @@ Setting = PeerSetting | OurSetting | MatmulSetting
 
 def _refuse(field: str, value: Any, only: Any) -> None:
     if value != only:
-        raise InputError(field, value, f"the peers of the benchmark have {only!r} only")
+        raise InputError(field, value, f"the other libraries of the benchmark support only {only!r}")

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def _hint(default: str) -> str:
-    """What follows the help of an option: its default, unless it is no value (the help says what happens then)."""
+    """The default that follows an option's help. Empty if the default is no value; the help then says what happens."""
     return "" if default in ("None", "", "False") or "MISSING" in default else f"(default: {default})"
 
 

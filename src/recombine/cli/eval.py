@@ -259,7 +259,7 @@ def _print_result(path: str, result: "Result", as_json: bool) -> None:
 
 
 def _one_run(path: Path) -> "RunSource":
-    """The run at a path. If there are several runs below the path, raises an error that lists them."""
+    """The run at a path, or the only run below it. If there are several, raises an error that lists them."""
     from recombine.storage.source import CONFIG, require_runs
 
     check_path("runs", path)
@@ -268,8 +268,8 @@ def _one_run(path: Path) -> "RunSource":
     found = require_runs(path)
     here = path.resolve()  # an archive has an absolute path
     inside = [source.path.resolve().relative_to(here).as_posix() for source in found]
-    if inside != ["."]:
+    if len(inside) > 1:
         names = ", ".join(inside[:4]) + (" …" if len(inside) > 4 else "")
         raise InputError("runs", str(path), f"it contains several runs; name some of them: {names}")
-    found[0].path = path  # show the path as the user gave it
+    found[0].path = path / inside[0]  # show the path as the user gave it
     return found[0]

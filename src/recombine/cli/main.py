@@ -148,7 +148,7 @@ def _one_line(box: str) -> str:
 
 
 def _nearest_help(arguments: list[str]) -> str:
-    """The help of the command that was named, as far as it is one."""
+    """The command that prints the help closest to these arguments."""
     first, second = [*arguments, "", ""][:2]
     if first not in COMMANDS:
         return "recombine --help"

@@ -66,7 +66,7 @@ class ComputeConfig:
     """How a training step is computed. It changes the last bits of the numbers, not the model or the task."""
 
     path: Literal["fast", "plain"] = "fast"  # plain: the model as the paper writes it, every token through every block
-    precision: Literal["float32", "bfloat16"] = "float32"  # of the passes; parameters and optimiser stay float32
+    precision: Literal["float32", "bfloat16"] = "float32"  # precision of training passes; the rest is float32
 
     def __post_init__(self) -> None:
         check_choice("compute.path", self.path, "fast", "plain")

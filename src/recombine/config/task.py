@@ -33,12 +33,12 @@ class TaskConfig:
     hidden_dim: int = paper.HIDDEN_DIM  # h, the hidden units of a task's network
     episode_length: int = 32  # N, the number of pairs in an episode, query included
     # Variations of the paper's task.
-    activation: Activation = "gelu"  # activation of the teacher's network; even: gelu(u) + gelu(−u)
+    activation: Activation = "gelu"  # the teacher's activation; even means gelu(u) + gelu(−u)
     num_layers: int = 1  # hidden layers of the teacher's network, all of them made of modules
     weight_scale: float = 1.0  # the operator norm of every layer's weights; without unit_norm, a factor of them
     unit_norm: bool = True  # divide the weights by their operator norm; the hypernetwork of Appendix A does not
     label_noise: float = 0.0  # standard deviation of the noise on the labels of the context
-    input_distribution: InputDistribution = "uniform"  # of the inputs, whose entries have mean 0 and variance 1
+    input_distribution: InputDistribution = "uniform"  # distribution of each input entry; mean 0, variance 1
     kind: str = HYPERNETWORK  # the paper's teacher, or your own class, package.module:Class
     options: tuple[tuple[str, Any], ...] = ()  # options of your own class
 

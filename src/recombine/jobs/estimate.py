@@ -25,7 +25,7 @@ from recombine.train.flops import step_flops
 from recombine.train.loop import train
 from recombine.train.step import compiled_part, config_tasks, init_state
 
-# What the work took on a core of ours, in processor seconds, by what they are spent on: another machine may be faster
+# Processor seconds of the work on a core of ours, separately for each kind of work: another machine may be faster
 # at one of them only. How long a program compiles hardly depends on the sizes.
 OURS_COMPILES = 2.2  # the small program, as the first of a process
 OURS_MULTIPLIES = 115e9  # floating-point operations a second

@@ -154,7 +154,7 @@ SPLIT_WORDS = {
 
 
 def model_card(run: StoredRun, num_parameters: int) -> str:
-    """A page of Markdown. Every number in it is measured, or is of the configuration."""
+    """A page of Markdown about a run's model. Every number in it was measured, or is in the configuration."""
     task, last = run.config.task, run.last
     scores = {} if last is None else last.splits()
     rows = [f"| {split} | {SPLIT_WORDS[split]} | {score.r2:.3f} |" for split, score in scores.items()]

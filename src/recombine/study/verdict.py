@@ -172,7 +172,7 @@ def _note(claim: Claim, parts: Sequence[Part], study: Study) -> str:
 
 
 def _leaning(parts: Sequence[Part]) -> str:
-    """What the mean says where there are too few seeds for a verdict."""
+    """Whether the mean meets the criterion, where there are too few seeds for a verdict."""
     return f": leans {'yes' if all(part.met for part in parts) else 'no'}"
 
 

@@ -65,7 +65,7 @@ class Support:
         return self.held_out
 
     def as_dict(self) -> dict[str, Any]:
-        """What `recombine task show --json` prints; `parse_support` reads it back."""
+        """The support as `recombine task show --json` prints it; `parse_support` reads it back."""
         return {
             "name": self.name,
             "masks": [list(mask) for mask in self.masks],

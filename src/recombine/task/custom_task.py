@@ -102,7 +102,9 @@ def check_custom_task(task: TaskConfig) -> None:
         raise InputError("task", kind, f"builds a {type(own).__name__}, not an equinox.Module")
     _check_arrays(kind, own)
     if not eqx.tree_equal(own, again.own):
-        raise InputError("task", kind, "drawn twice with one key, it gives another teacher; draw from the key alone")
+        raise InputError(
+            "task", kind, "built twice with the same key, it gives two teachers; draw from the key alone"
+        )
     masks = jnp.eye(task.num_modules, dtype=jnp.float32)
     x = sample_input(jax.random.key(1), (8, task.input_dim), task.input_distribution)
     try:
@@ -120,7 +122,7 @@ def check_custom_task(task: TaskConfig) -> None:
     if np.ptp(labels, axis=0).max() == 0 and task.num_modules > 1:
         raise InputError("task", kind, "label(z, x) does not depend on the latent z")
     if not np.allclose(_labels_alone(teacher, masks[0], x), labels[0], rtol=1e-3, atol=1e-5):
-        raise InputError("task", kind, "label(z, x) gives an input another label beside other inputs")
+        raise InputError("task", kind, "label(z, x) gives an input a label that depends on the other inputs")
     try:
         slope = _derivative(teacher, jnp.ones(task.num_modules, jnp.float32), x)
     except Exception as error:

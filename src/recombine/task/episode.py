@@ -27,7 +27,7 @@ class Episode(eqx.Module):
     mask_index: Int[Array, "*batch"]
 
     def shown(self, extra: ExtraPair | None = None) -> tuple[Array, Array, Array]:
-        """What a model sees: context_x, context_y and query_x.
+        """The arrays that a model sees: context_x, context_y and query_x.
 
         The context may have one more pair. "latent": a pair (z, 0) comes first. "query": the query's own pair
         (x_N, y_N) comes last, with the label that is asked for.

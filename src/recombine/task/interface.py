@@ -44,7 +44,7 @@ class Teacher(eqx.Module):
         """This teacher, with the readout of another if `keep` is true."""
 
     def task_weights(self, z: Float[Array, "M"]) -> Any:
-        """What of a task can be computed before its inputs are known. Default: the latent itself."""
+        """The part of a task that can be computed before its inputs are known. Default: the latent itself."""
         return z
 
     def network(self, weights: Any, x: Float[Array, "... d"]) -> Float[Array, "..."]:

@@ -36,7 +36,7 @@ def name_output(error: BaseException) -> None:
 
 
 def discard_output() -> None:
-    """What is left to print goes nowhere, so that Python does not fail once more when it ends."""
+    """Discard the output that is left, so that Python does not fail again when it flushes at its end."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, results().fileno())
     os.close(nowhere)

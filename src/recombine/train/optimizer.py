@@ -35,7 +35,7 @@ def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
 
 
 def _matrices(parameters: optax.Params) -> optax.Params:
-    """Which parameters the weight decay shrinks: weight matrices, but not biases, norms and position bias tables."""
+    """A mask of the parameters that weight decay shrinks: matrices, but not biases, norms or position bias tables."""
     return jax.tree.map_with_path(
         lambda path, leaf: leaf.ndim >= 2 and getattr(path[-1], "name", None) != "table", parameters
     )

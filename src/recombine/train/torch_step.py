@@ -23,7 +23,7 @@ from recombine.train.step import Moments, State, Steps, Tasks
 
 
 class StepInputs(NamedTuple):
-    """What JAX draws and computes for one step."""
+    """The arrays that JAX provides for one step."""
 
     episodes: Episode
     learning_rate: Float[Array, ""]
