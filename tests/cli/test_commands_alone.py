@@ -57,6 +57,11 @@ def test_a_run_of_an_archive_goes_by_the_path_that_was_given(place: Path) -> Non
     assert _one_run(place / "two.zip" / "seed1").path == place / "two.zip" / "seed1"
 
 
+def test_the_only_run_of_an_archive_need_not_be_named(place: Path) -> None:
+    write_archive(Path("one.zip"), {"seed0/config.toml": b""})
+    assert _one_run(Path("one.zip")).path == Path("one.zip/seed0")
+
+
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
     """An archive with an unreadable run: reading it raises an error about its configuration."""

@@ -189,3 +189,14 @@ def test_on_a_narrow_terminal_nothing_is_cut() -> None:
     assert all(name in shown for name in names)
     assert shown.count("loss0.1250·R²in_dist0.750") >= 2
     assert "…" not in shown
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_narrow_terminal_shows_the_whole_remaining_time(width: int) -> None:
+    display, text = ProgressDisplay("hypertransformer", 6000), StringIO()
+    display.console = Console(file=text, width=width, force_terminal=True, color_system=None)
+    with display:
+        for step in (1, 300):
+            display.update(step, "loss 0.3701 · R² in_dist -2.635 · R² ood -2.639")
+    *_, last = re.split(r"[\r\n]", text.getvalue().rstrip("\r\n\x1b[?25h "))
+    assert re.search(r"hypertransformer .*300/6000 · ETA (-:--:--|\d:\d\d:\d\d)", last), last

@@ -102,9 +102,7 @@ class Bench:
         for name in self.contenders:
             check_choice("contenders", name, *CONTENDERS)
             if name in EXPLICIT and self.model == "transformer":
-                raise InputError(
-                    "contenders", name, "needs --model hypertransformer, which alone infers explicitly"
-                )
+                raise InputError("contenders", name, "needs --model hypertransformer, which alone infers explicitly")
         check_size("steps", self.steps, most=MOST_STEPS)
         check_size("repeats", self.repeats, most=MOST_REPEATS)
         if self.threads is not None:

@@ -102,9 +102,7 @@ def check_custom_task(task: TaskConfig) -> None:
         raise InputError("task", kind, f"builds a {type(own).__name__}, not an equinox.Module")
     _check_arrays(kind, own)
     if not eqx.tree_equal(own, again.own):
-        raise InputError(
-            "task", kind, "built twice with the same key, it gives two teachers; draw from the key alone"
-        )
+        raise InputError("task", kind, "built twice with the same key, it gives two teachers; draw from the key alone")
     masks = jnp.eye(task.num_modules, dtype=jnp.float32)
     x = sample_input(jax.random.key(1), (8, task.input_dim), task.input_distribution)
     try:

@@ -53,9 +53,7 @@ class Hypernetwork(GeneratedLayer):
 def _sizes(options: dict) -> HypertransformerConfig:
     """The hypertransformer's options without those of its trunk."""
     for name in {field.name for field in fields(TrunkConfig)} & options.keys():
-        raise InputError(
-            f"model.options.{name}", options[name], "is for a transformer, and Hypernetwork has none"
-        )
+        raise InputError(f"model.options.{name}", options[name], "is for a transformer, and Hypernetwork has none")
     sizes = HypertransformerConfig(**{"inference_steps": EXPLICIT_STEPS, **options})
     if not sizes.inference_steps:
         raise InputError("model.options.inference_steps", 0, "Hypernetwork infers by explicit steps: at least 1")
