@@ -26,7 +26,8 @@ from readings import readings_table
 from records import EVIDENCE, study, sweep
 from screen import screen
 
-from recombine.exam.benchmark import TASKS, read_result
+from recombine.exam.benchmark import TASKS
+from recombine.exam.result import read_result
 from recombine.figure.save import read_label, save_figure, with_label
 from recombine.study.wording import number, with_band
 from recombine.terminal.markdown import escaped, table

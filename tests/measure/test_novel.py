@@ -11,6 +11,7 @@ from scipy.special import erf
 from recombine.config.preset import preset_config
 from recombine.config.schema import Config
 from recombine.config.toml import override
+from recombine.errors import InputError
 from recombine.measure.evaluated import EvaluatedModel
 from recombine.measure.novel import NovelTasks, measure_novel, novel_tasks, score_novel, snapshot_tasks, span_of
 from recombine.measure.reference.baselines import make_references, predict_reference
@@ -182,6 +183,11 @@ def test_the_span_of_functions_is_the_smallest_that_explains_enough() -> None:
         assert found.shape == (50, rank + 1)
         np.testing.assert_allclose(found.T @ found, np.eye(rank + 1), atol=1e-9)
         np.testing.assert_allclose(found[:, 1:] @ found[:, 1:].T, basis[:, :rank] @ basis[:, :rank].T, atol=1e-9)
+        for given in (rank - 1, rank + 1):
+            with pytest.raises(InputError, match="directions"):
+                span_of(functions, explained, given)
+    for rank in (2, 3):  # two directions explain 0.999 up to rounding: what another machine found is taken
+        assert span_of(functions, 0.999, rank).shape == (50, rank + 1)
 
 
 def test_a_snapshot_has_the_first_of_the_same_tasks_and_costs_a_tenth() -> None:

@@ -5,11 +5,14 @@ import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from recombine.config.schema import Config, custom_model, custom_task
+from recombine.config.task import TaskConfig
 from recombine.errors import InputError
 from recombine.record.codec import decode, encode
 from recombine.serve.explorer.exchange import ComposedTask, Descriptions, Question, Refusal
@@ -17,6 +20,7 @@ from recombine.serve.explorer.explorer import Explorer, _numbers
 from recombine.serve.explorer.main import answer_line, compile_ahead
 from recombine.serve.explorer.process import ExplorerProcess, Refused
 from recombine.serve.explorer.scene import task_latent
+from recombine.serve.query import asked_classes
 from recombine.storage.demo import demo_directory
 from tests.serve.server import demo_run
 
@@ -65,11 +69,20 @@ def test_a_question_is_the_same_after_the_way() -> None:
     question = Question(
         paths=(b"/runs/\xff\n", b"/runs/b"),
         custom=("module:Class",),
+        custom_tasks=("module:Task",),
         task=ComposedTask((1.0, 0.0, 0.5), 8, fresh=3),
         latents=(None, "true", (1.0, -2.5)),
     )
     assert decode(encode(question), Question) == question
     assert os.fsencode(question.run_paths()[0]) == question.paths[0]
+
+
+def test_a_class_is_imported_only_where_the_command_names_it() -> None:
+    run: Any = SimpleNamespace(name="a", config=Config(task=TaskConfig(kind="waves:Waves")))
+    assert asked_classes("task", [run], custom_task, (None, "waves:Waves")) == ("waves:Waves",)
+    assert asked_classes("model", [run], custom_model, ()) == ()
+    with pytest.raises(InputError, match="--task waves:Waves"):
+        asked_classes("task", [run], custom_task, (None,))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e9])

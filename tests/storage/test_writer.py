@@ -85,6 +85,8 @@ def test_its_timing(done: Path) -> None:
     assert found[0]["seconds"]["compile"] > 0
     assert found[-1]["seconds"]["compile"] == 0
     assert found[-1]["peak_memory_bytes"] > 1e7
+    assert all(row["processor_seconds"] > 0 for row in found)
+    assert found[0]["processor_seconds"] > found[-1]["processor_seconds"]  # it compiles
 
 
 def test_a_run_that_is_done_stays_as_it_is(done: Path) -> None:

@@ -1,6 +1,7 @@
 """Task classes of the user's: the example of the docs, and classes that are refused before anything is trained."""
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -10,9 +11,15 @@ import pytest
 from recombine.cli.main import main
 from recombine.config.task import TaskConfig
 from recombine.errors import InputError
+from recombine.record.codec import decode, encode
+from recombine.serve.explorer.exchange import ComposedTask, Exploration, Question
+from recombine.serve.explorer.explorer import Explorer
+from recombine.serve.explorer.main import answer_line
+from recombine.serve.explorer.scene import make_scene, task_latent
+from recombine.storage.reader import run_config
 from recombine.task.custom_task import check_custom_task, import_task
 from recombine.task.evaluation import task_splits
-from recombine.task.teacher import task_teacher
+from recombine.task.teacher import config_teacher, task_teacher
 
 DOCS = (Path(__file__).parents[2] / "docs" / "tasks.md").read_text(encoding="utf-8")
 EXAMPLE = re.findall(r"^```python\n(.*?)^```$", DOCS, re.DOTALL | re.MULTILINE)[0]
@@ -153,6 +160,13 @@ def test_the_example_is_examined(here: Path, capsys: pytest.CaptureFixture[str])
         assert ("control_modules" in found) == (name == "waves")
         assert found["references"]["known_latent"]["ood"]["r2"] == pytest.approx(1)
         assert found["references"]["oracle"]["in_dist"]["r2"] > found["references"]["ridge"]["in_dist"]["r2"]
+        composed = ComposedTask((0.25, 0.0, 0.75, 0.0, 0.0, 0.0), 8)
+        question = Question(paths=(os.fsencode(here / name),), custom_tasks=(task,), task=composed)
+        explored = decode(answer_line(Explorer(), encode(question))[1], Exploration)
+        teacher = config_teacher(run_config(here / name))
+        scene = make_scene(composed, teacher)
+        expected = teacher.label(task_latent(composed), scene.query_x)
+        np.testing.assert_allclose(explored.truth.y, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_controls(here: Path) -> None:

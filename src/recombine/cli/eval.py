@@ -16,7 +16,7 @@ from recombine.terminal.output import note, print_csv, print_json, print_line
 
 if TYPE_CHECKING:
     from recombine.config.schema import Config
-    from recombine.exam.benchmark import Result
+    from recombine.exam.result import Result
     from recombine.run.examine import Examined
     from recombine.run.signals import StopSignal
     from recombine.storage.source import RunSource
@@ -239,7 +239,7 @@ class Verify:
         from recombine.run.machine import prepare
 
         prepare()
-        from recombine.exam.benchmark import verify_result
+        from recombine.exam.result import verify_result
 
         result = verify_result(self.result)
         _print_result(str(self.result), result, self.json)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from recombine.checks import check_number, check_size
-from recombine.cli.arguments import plain_help
+from recombine.cli.arguments import OptionalClass, plain_help
 from recombine.errors import InputError
 from recombine.files import check_path
 from recombine.terminal.output import note, print_line
@@ -38,6 +38,8 @@ class Serve:
     """Show the trained models that are shipped with Recombine, instead of a directory."""
     model: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
     """package.module:Class, for runs of a custom model."""
+    task: OptionalClass = None
+    """package.module:Class, for runs of a custom task."""
     port: int = 8642
     """The port, open to this machine only; 0 for any free port. From elsewhere: ssh -L 8642:localhost:8642 HOST."""
     share: float | None = None
@@ -67,6 +69,10 @@ class Serve:
             from recombine.model.custom import import_model
 
             import_model(self.model)
+        if self.task:
+            from recombine.task.custom_task import import_task
+
+            import_task(self.task)
         try:
             import uvicorn
 
@@ -81,7 +87,7 @@ class Serve:
             print_line(address)
             note("Press Ctrl-C to stop.")
             config = uvicorn.Config(
-                in_pieces(make_app(directory, self.model, self.share, chosen)),
+                in_pieces(make_app(directory, self.model, self.share, chosen, self.task)),
                 http=Connection,
                 h11_max_incomplete_event_size=LARGEST_HEAD,
                 ws="none",

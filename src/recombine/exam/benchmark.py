@@ -6,23 +6,18 @@ Nothing here may change: a result of today must compare with one of next year. A
 import hashlib
 import json
 from collections.abc import Mapping
-from pathlib import Path
-from statistics import fmean
 from typing import Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
 from msgspec import structs
 
-from recombine import __version__
 from recombine.config.schema import Config
 from recombine.config.task import TaskConfig
 from recombine.config.toml import Tables, override
 from recombine.errors import InputError
-from recombine.exam.array_archive import Arrays, read_arrays
 from recombine.exam.episode_file import EpisodeFile, draw, identify
-from recombine.exam.score import score_file
-from recombine.record.codec import BadRecord, Record, decode, encode
+from recombine.measure.novel import novel_part
+from recombine.task.sample import sample_split
 from recombine.task.teacher import task_teacher
 
 NAME = "recombine-v1"
@@ -35,7 +30,7 @@ TASKS: Mapping[str, Tables] = {
 }
 MAIN = "connected+"
 EPISODES = {"smoke": 32, "quick": 1_000, "full": 1_000}  # of each split, for the scores
-TOLERANCE = 1e-4  # of R², between machines
+TRAINED = 128  # episodes of the first training batch
 
 
 class Setting(NamedTuple):
@@ -78,174 +73,133 @@ def setting_config(config: Config, setting: Setting, size: Size) -> Config:
 
 
 class Frozen(NamedTuple):
-    """What identifies the episodes of a run on every machine."""
+    """What identifies the episodes of a run on every machine: all that a model sees and is scored on."""
 
     digest: str
-    """SHA-256 of the task, its sizes, and the mask of every episode: whole numbers. The number of episodes of the novel
-    part follows from a numerical rank, which another processor might find to be one more or less."""
-    labels: float
-    """The root mean square of the query labels. Its last digits depend on the processor."""
+    """SHA-256 of the whole numbers: the task, its sizes, and the mask of every episode."""
+    directions: tuple[int, int]
+    """Of the span of the trained tasks, and of the finer one. They are given, because another processor might find one
+    more or less, and with it another number of episodes."""
+    sums: tuple[float, ...]
+    """Of `FLOATS` in all episodes, the first training batch included, and of the novel parts of the labels. Each number
+    has a weight that depends on its place. The last digits of a sum depend on the processor."""
 
+
+FLOATS = ("context_x", "context_y", "query_x", "query_y", "latent")
+NOISE, DIGITS = 0.01, 3  # of a sum, between machines; other episodes change it by 1 to 1,000
 
 FROZEN: Mapping[str, Frozen] = {
-    "smoke-paper-connected+-seed0": Frozen("85bceaa82a9bf2ac", 0.559984),
-    "smoke-even-connected+-seed0": Frozen("bd55b5032735fe52", 0.654941),
-    "smoke-noisy-connected+-seed0": Frozen("38c8b1b63723f52a", 0.559984),
-    "paper-connected+-seed0": Frozen("b1e86c1ad240c561", 0.361576),
-    "even-connected+-seed0": Frozen("af4729524365c78e", 0.387375),
-    "noisy-connected+-seed0": Frozen("3bae50c472cd122a", 0.361576),
-    "paper-connected-seed0": Frozen("3e8dbe998874b582", 0.372914),
-    "paper-disconnected-seed0": Frozen("f880144af75ad891", 0.37814),
-    "paper-connected+-seed1": Frozen("454709126f42d6a4", 0.414033),
-    "even-connected+-seed1": Frozen("eca494188c426d3f", 0.593999),
-    "noisy-connected+-seed1": Frozen("6480bd05ccbcdede", 0.414033),
-    "paper-connected-seed1": Frozen("ff508bb5a87262c5", 0.378792),
-    "paper-disconnected-seed1": Frozen("78fe93dba81ee71e", 0.384358),
-    "paper-connected+-seed2": Frozen("17f4a5d9196f136a", 0.382999),
-    "even-connected+-seed2": Frozen("12326482ec7b6ad8", 0.579393),
-    "noisy-connected+-seed2": Frozen("5c117e688bc0905f", 0.382999),
-    "paper-connected-seed2": Frozen("c90f2e514d325032", 0.37968),
-    "paper-disconnected-seed2": Frozen("055edc6965ead3c0", 0.392248),
+    "smoke-paper-connected+-seed0": Frozen(
+        "d930964cacdfd17e", (13, 18), (-188.917, -142.303, 95.492, -26.573, 84.266, -1.16, -0.991)
+    ),
+    "smoke-even-connected+-seed0": Frozen(
+        "26e2024576f5c5af", (14, 21), (-52.753, 81.337, 84.524, 44.002, 74.196, 3.687, 0.617)
+    ),
+    "smoke-noisy-connected+-seed0": Frozen(
+        "3c54ac36bf53720c", (13, 18), (-188.917, -137.211, 95.492, -26.573, 84.266, -1.16, -0.991)
+    ),
+    "paper-connected+-seed0": Frozen(
+        "b00ef794708148e1", (15, 20), (-1824.651, -24.689, -165.353, -12.713, 15.168, -0.357, -1.894)
+    ),
+    "even-connected+-seed0": Frozen(
+        "df8974d33994384b", (17, 25), (-1054.673, 4.433, -51.808, 37.106, -1.569, 10.91, 2.384)
+    ),
+    "noisy-connected+-seed0": Frozen(
+        "6c9bc056ec2009d8", (15, 20), (-1824.651, -34.152, -165.353, -12.713, 15.168, -0.357, -1.894)
+    ),
+    "paper-connected-seed0": Frozen(
+        "e3eef7ef6698d77a", (10, 12), (1420.75, 131.414, -104.474, 37.275, -10.323, -11.746, -11.839)
+    ),
+    "paper-disconnected-seed0": Frozen(
+        "db0307a52aa2a0eb", (10, 12), (1420.75, 99.894, -104.474, 20.284, -60.815, 2.777, 6.171)
+    ),
+    "paper-connected+-seed1": Frozen(
+        "e26d819f97ebc75e", (16, 20), (758.856, -124.778, -395.22, -32.179, 32.788, -3.514, -2.428)
+    ),
+    "even-connected+-seed1": Frozen(
+        "a6a5352dbfbd47cb", (17, 23), (-16.864, 244.994, -403.107, -19.305, -47.145, -4.531, 1.852)
+    ),
+    "noisy-connected+-seed1": Frozen(
+        "ac1452f7cf57759d", (16, 20), (758.856, -121.276, -395.22, -32.179, 32.788, -3.514, -2.428)
+    ),
+    "paper-connected-seed1": Frozen(
+        "dd57475ae4eeda6a", (10, 12), (-86.525, -94.255, -381.35, -12.435, -84.683, 0.363, 1.615)
+    ),
+    "paper-disconnected-seed1": Frozen(
+        "9ea8a5054ff5624e", (9, 11), (-86.525, -88.736, -381.35, 9.316, -29.646, 17.991, 13.54)
+    ),
+    "paper-connected+-seed2": Frozen(
+        "0050cd42f1d63863", (15, 19), (-858.094, -50.815, 686.732, -38.516, 70.134, -1.963, -0.091)
+    ),
+    "even-connected+-seed2": Frozen(
+        "2fbe7fb6eb9d8575", (16, 23), (-356.918, -278.93, 773.738, -39.134, 24.933, -4.203, -3.462)
+    ),
+    "noisy-connected+-seed2": Frozen(
+        "cb9debe216b85694", (15, 19), (-858.094, -120.701, 686.732, -38.516, 70.134, -1.963, -0.091)
+    ),
+    "paper-connected-seed2": Frozen(
+        "503086bb8b4fee53", (9, 11), (-858.094, -84.634, 686.732, -41.826, -1.375, 2.847, 3.946)
+    ),
+    "paper-disconnected-seed2": Frozen(
+        "d5d63c7f3a7bb4e9", (10, 12), (-858.094, -67.145, 686.732, -58.919, -36.695, 2.031, 1.015)
+    ),
 }
+
+
+def frozen(setting: Setting, size: Size) -> Frozen:
+    return FROZEN[f"smoke-{setting.name}" if size == "smoke" else setting.name]
 
 
 def episodes_of(setting: Setting, size: Size) -> EpisodeFile:
     """The episodes of a run, drawn again, and compared with the frozen ones."""
-    task = setting_config(Config(), setting, size).task
-    file = _draw(task, setting.seed, EPISODES[size])
-    found, expected = fingerprint(file), FROZEN[_key(setting, size)]
-    if found.digest != expected.digest or not np.isclose(found.labels, expected.labels, rtol=1e-3):
-        raise ArithmeticError(
-            f"{setting.name}: this version draws other episodes than {NAME} has; install Recombine as it was released"
-        )
+    expected, task = frozen(setting, size), setting_config(Config(), setting, size).task
+    try:
+        file = draw_file(task, setting.seed, EPISODES[size], expected.directions)
+    except InputError as error:
+        raise OtherEpisodes(setting.name) from error
+    check_frozen(setting.name, file, expected)
     return file
 
 
-def fingerprint(file: EpisodeFile) -> Frozen:
-    task, identity = file.task, file.identity
-    sizes = [task.input_dim, task.hidden_dim, task.episode_length, identity.seed, identity.episodes]
-    about = json.dumps([sizes, task.variation, task.support.masks, task.support.held_out], sort_keys=True)
-    masks = [np.asarray(part.episodes.mask_index, "<i4").tobytes() for part in file.drawn.values()]
-    labels = np.concatenate([np.asarray(part.episodes.query_y, np.float64) for part in file.drawn.values()])
-    digest = hashlib.sha256(about.encode() + b"".join(masks)).hexdigest()[:16]
-    return Frozen(digest, float(f"{np.sqrt(np.mean(labels**2)):.6g}"))
+class OtherEpisodes(ArithmeticError):
+    """This version or this machine draws other episodes than those of the benchmark."""
+
+    def __init__(self, name: str):
+        super().__init__(f"{name}: other episodes than {NAME} has are drawn here; install Recombine as it was released")
 
 
-def _draw(task: TaskConfig, seed: int, episodes: int) -> EpisodeFile:
-    identity, teacher = identify(task, "all", episodes, seed), task_teacher(task, seed)
+def check_frozen(name: str, file: EpisodeFile, expected: Frozen) -> None:
+    """Refuse episodes that are not the frozen ones."""
+    found = fingerprint(file)
+    if found[:2] != expected[:2] or not np.allclose(found.sums, expected.sums, rtol=0, atol=NOISE):
+        raise OtherEpisodes(name)
+
+
+def draw_file(task: TaskConfig, seed: int, episodes: int, directions: tuple[int, int] | None = None) -> EpisodeFile:
+    identity = structs.replace(identify(task, "all", episodes, seed), directions=directions)
+    teacher = task_teacher(task, seed)
     return EpisodeFile(identity, "", task, teacher, draw(identity, task, teacher))
 
 
-def _key(setting: Setting, size: Size) -> str:
-    return f"smoke-{setting.name}" if size == "smoke" else setting.name
+def fingerprint(file: EpisodeFile) -> Frozen:
+    task, identity, novel = file.task, file.identity, file.drawn["novel"].novel
+    assert novel is not None
+    sizes = [task.input_dim, task.hidden_dim, task.episode_length, identity.seed, identity.episodes]
+    about = json.dumps([sizes, task.variation, task.support.masks, task.support.held_out], sort_keys=True)
+    _, batch = sample_split(identity.seed, "train", file.teacher, task.support, task.episode_length, TRAINED)
+    parts = [batch, *(part.episodes for part in file.drawn.values())]
+    masks = [np.asarray(part.mask_index, "<i4").tobytes() for part in parts]
+    digest = hashlib.sha256(about.encode() + b"".join(masks)).hexdigest()[:16]
+    floats = [np.concatenate([np.ravel(getattr(part, name)) for part in parts]) for name in FLOATS]
+    floats += [novel_part(novel, span) for span in (novel.span, novel.finer)]
+    return Frozen(digest, novel.directions, tuple(round(_weighted_sum(numbers), DIGITS) for numbers in floats))
 
 
-class RunResult(Record, frozen=True, kw_only=True):
-    """One run of a result. The scores are those of the predictions in the same file."""
+def _weighted_sum(numbers: np.ndarray) -> float:
+    """Σ w_i v_i with the same pseudo-random weights everywhere, so that no two numbers can change places.
 
-    task: str
-    support: str
-    seed: int
-    episodes: str
-    """The digest of its episodes."""
-    r2: dict[str, float]
-    """By split; `novel` is that of the novel part."""
-    core_hours: float
-
-    @property
-    def setting(self) -> Setting:
-        return Setting(self.task, self.support, self.seed)
-
-
-class Result(Record, frozen=True, kw_only=True):
-    """The content of a result file, besides the predictions: its array `about` has this as JSON."""
-
-    benchmark: str = NAME
-    version: str = __version__
-    size: Size
-    model: str
-    """The label."""
-    config: Tables
-    """The model and the optimiser."""
-    parameters: int
-    machine: str
-    runs: tuple[RunResult, ...]
-
-    @property
-    def core_hours(self) -> float:
-        return sum(run.core_hours for run in self.runs)
-
-    def values(self, task: str, support: str = MAIN, split: str = "ood") -> list[float]:
-        """The R² of every seed."""
-        found = [run for run in self.runs if (run.task, run.support) == (task, support)]
-        return [run.r2[split] for run in sorted(found, key=lambda run: run.seed)]
-
-    def score(self) -> list[float]:
-        """The score of every seed, by which results are ranked: the mean R² on the novel part over the tasks.
-
-        R² of the whole held-out task would rank a model well that only blends trained tasks.
-        """
-        by_task = (self.values(task, split="novel") for task in TASKS)
-        return [fmean(values) for values in zip(*by_task, strict=True)]
-
-
-def rounded(prediction: Float[np.ndarray, "E"]) -> np.ndarray:
-    """Predictions as a result stores them: half precision, which changes R² by 1e-6, unless they are too large."""
-    with np.errstate(over="ignore"):
-        half = prediction.astype(np.float16)
-    return half if np.isfinite(half).all() else prediction.astype(np.float32)
-
-
-def score_run(prediction: np.ndarray, file: EpisodeFile) -> dict[str, float]:
-    """The scores of stored predictions."""
-    found = score_file(prediction.astype(np.float64), file, with_references=False).scores
-    novel = {} if found.novel is None else {"novel": found.novel.ood.r2}
-    return {split: one.r2 for split, one in found.splits.items()} | novel
-
-
-def result_arrays(result: Result, predictions: Mapping[str, np.ndarray]) -> Arrays:
-    return {"about": np.asarray(encode(result)), **predictions}
-
-
-def read_result(path: Path) -> tuple[Result, Arrays]:
-    """A result file and its predictions. Refuses what is no complete result of this benchmark."""
-    arrays = read_arrays("result", path)
-    if "about" not in arrays:
-        raise InputError("result", str(path), "has no array about; `recombine benchmark` writes such a file")
-    try:
-        result = decode(str(arrays.pop("about")), Result)
-    except BadRecord as error:
-        raise InputError("result", str(path), f"its array about cannot be read ({error})") from error
-    if result.benchmark != NAME:
-        raise InputError("result", str(path), f"is of {result.benchmark!r}; this version has {NAME}")
-    expected, found = settings(result.size), [run.setting for run in result.runs]
-    if sorted(found) != sorted(expected):
-        raise InputError("result", str(path), f"has not the {len(expected)} runs of the size {result.size}")
-    if missing := sorted({one.name for one in expected} ^ set(arrays)):
-        raise InputError("result", str(path), f"{missing[0]}: the predictions do not belong to the runs")
-    return result, arrays
-
-
-def verify_result(path: Path) -> Result:
-    """Draw the episodes again, score the predictions, and compare. Returns the result with the scores of now."""
-    result, predictions = read_result(path)
-    runs: list[RunResult] = []
-    for run in result.runs:
-        name, file = run.setting.name, episodes_of(run.setting, result.size)
-        if run.episodes != FROZEN[_key(run.setting, result.size)].digest:
-            raise InputError("result", str(path), f"{name}: the predictions are for other episodes ({run.episodes})")
-        prediction = predictions[name]
-        count = sum(len(part.episodes.query_y) for part in file.drawn.values())
-        if prediction.shape != (count,) or prediction.dtype.kind != "f":
-            what = f"{prediction.dtype}{list(prediction.shape)}"
-            raise InputError("result", str(path), f"{name}: the predictions are {what}; they must be {count} numbers")
-        if not np.isfinite(prediction).all():
-            raise InputError("result", str(path), f"{name}: some predictions are not finite")
-        measured = score_run(prediction, file)
-        for split, r2 in measured.items():
-            claimed = run.r2.get(split)
-            if claimed is None or abs(claimed - r2) > TOLERANCE * max(1.0, abs(1 - r2)):
-                what = f"{name}: it says that R² of {split} is {claimed}; its predictions have {r2:.6f}"
-                raise InputError("result", str(path), what)
-        runs.append(structs.replace(run, r2=measured))
-    return structs.replace(result, runs=tuple(runs))
+    A weight lies between ½ and 1, or between −1 and −½, so that no number can change unseen.
+    """
+    numbers = numbers.astype(np.float64).ravel()
+    bits = np.frombuffer(hashlib.shake_256(NAME.encode()).digest(4 * len(numbers)), "<i4")
+    return float(numbers @ (np.where(bits < 0, -0.5, 0.5) + bits / 2**32))

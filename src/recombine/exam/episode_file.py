@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+from msgspec import structs
 
 from recombine import __version__
 from recombine.checks import MOST_NUMBERS, check_choice, check_seed, check_size
@@ -46,6 +47,9 @@ class Identity(Record, frozen=True, kw_only=True):
     seed: int
     task: Tables
     """The support and the sizes, as in the configuration of a run."""
+    directions: tuple[int, int] | None = None
+    """Of the span of the trained tasks and of the finer one, as the program that wrote the file found them. On another
+    processor the last digits differ, and with them such a number might."""
 
 
 class Drawn(NamedTuple):
@@ -86,6 +90,8 @@ def sample_file(identity: Identity) -> Arrays:
         offset = {"ood": len(task.support.masks), "novel": len(task.support.masks)}
     else:
         masks, teacher, offset = _masks_of(task, identity.split), drawn[identity.split].teacher, {}
+    if (novel := drawn["novel"].novel if "novel" in drawn else None) is not None:
+        identity = structs.replace(identity, directions=novel.directions)
     parts = {split: _numpy(part.episodes) for split, part in drawn.items()}
     index = [part["mask_index"] + offset.get(split, 0) for split, part in parts.items()]
     joined = {name: np.concatenate([part[name] for part in parts.values()]) for name in Episode.__dataclass_fields__}
@@ -107,7 +113,8 @@ def draw(identity: Identity, task: TaskConfig, teacher: Teacher) -> dict[str, Dr
     found = {}
     for split in _splits(task, identity.split):
         if split == "novel":
-            novel = novel_tasks(Config(task=task, seed=identity.seed), teacher)
+            config = Config(task=task, seed=identity.seed)
+            novel = novel_tasks(config, teacher, directions=identity.directions)
             found[split] = Drawn(teacher, novel.episodes, novel)
         else:
             arguments = (teacher, task.support, task.episode_length, identity.episodes)

@@ -11,18 +11,8 @@ from recombine.config.schema import Config
 from recombine.config.toml import Tables, config_tables, override
 from recombine.errors import Failed, InputError
 from recombine.exam.array_archive import save_arrays
-from recombine.exam.benchmark import (
-    Result,
-    RunResult,
-    Size,
-    episodes_of,
-    fingerprint,
-    result_arrays,
-    rounded,
-    score_run,
-    setting_config,
-    settings,
-)
+from recombine.exam.benchmark import Size, episodes_of, frozen, setting_config, settings
+from recombine.exam.result import Result, RunResult, result_arrays, rounded, score_run
 from recombine.files import read_file
 from recombine.measure.predict import forward_episodes
 from recombine.model.build import count_parameters
@@ -82,7 +72,7 @@ def write_result(out: Path, config: Config, size: Size, path: Path, say: Callabl
                 task=setting.task,
                 support=setting.support,
                 seed=setting.seed,
-                episodes=fingerprint(file).digest,
+                episodes=frozen(setting, size).digest,
                 r2=score_run(predictions[setting.name], file),
                 core_hours=round(_core_hours(run, stored.made.threads if stored.made else 1) / vmapped, 4),
             )
@@ -102,10 +92,13 @@ def write_result(out: Path, config: Config, size: Size, path: Path, say: Callabl
 
 
 def _core_hours(run: Path, threads: int) -> float:
-    """The time that the run has taken, measuring included, times its threads."""
+    """The processor time of the run, measuring included. Where it is not known: its time, times its threads."""
     lines = read_file(run / "timing.jsonl", LARGEST_TIMING).decode(errors="replace").splitlines()
     rows = []
     for line in lines:
         with suppress(BadRecord):  # nothing but this number depends on the file
             rows.append(decode(line, TimingRow))
-    return threads * sum(sum(row.seconds.values()) for row in rows) / 3600
+    spent = (
+        threads * sum(row.seconds.values()) if row.processor_seconds is None else row.processor_seconds for row in rows
+    )
+    return sum(spent) / 3600

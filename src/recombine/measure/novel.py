@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
 from recombine.config.schema import Config
+from recombine.errors import InputError
 from recombine.measure.evaluated import EvaluatedModel
 from recombine.measure.predict import forward_episodes
 from recombine.measure.reference.trained_tasks import TrainedTasks, draw_tasks
@@ -36,6 +37,7 @@ from recombine.task.sample import sample_masks
 from recombine.task.teacher import Teacher
 
 EXPLAINED, FINER = 0.999, 0.9999  # of the variance of trained tasks, by the span's directions
+NOISE = 1e-5  # of these shares, between machines: far above what float32 leaves open
 NUM_INPUTS = 4_096  # on which functions are compared
 LEAST_QUERIES = 40  # for each context
 NUM_CONTEXTS = 200
@@ -57,6 +59,11 @@ class NovelTasks(NamedTuple):
     span: Float[np.ndarray, "contexts queries directions"]
     """An orthonormal basis, for each context at its queries."""
     finer: Float[np.ndarray, "contexts queries finer_directions"]
+
+    @property
+    def directions(self) -> tuple[int, int]:
+        """The number of directions of the span and of the finer one, besides the constant."""
+        return self.span.shape[2] - 1, self.finer.shape[2] - 1
 
 
 def measure_novel(evaluated: EvaluatedModel) -> NovelScores | None:
@@ -82,12 +89,19 @@ def measure_snapshot_novel(config: Config, model: Model, tasks: NovelTasks) -> N
 
 
 @one_thread
-def novel_tasks(config: Config, teacher: Teacher, most_episodes: int | None = None) -> NovelTasks:
-    """The held-out tasks of a run's seed. With a limit, the first of the same tasks."""
+def novel_tasks(
+    config: Config, teacher: Teacher, most_episodes: int | None = None, directions: tuple[int, int] | None = None
+) -> NovelTasks:
+    """The held-out tasks of a run's seed. With a limit, the first of the same tasks.
+
+    The number of queries and the scores depend on the number of directions. Where another machine must find the same
+    tasks, it is given the `directions` that the first one found.
+    """
     task = config.task
     x = sample_input(stream_key(config.seed, Stream.novel), (NUM_INPUTS, task.input_dim), task.input_distribution)
     functions = np.asarray(_label_inputs(draw_tasks(config.seed, teacher, task.support), x), np.float64)
-    span, finer = span_of(functions, EXPLAINED), span_of(functions, FINER)
+    rank, finer_rank = directions or (None, None)
+    span, finer = span_of(functions, EXPLAINED, rank), span_of(functions, FINER, finer_rank)
     num_queries = max(LEAST_QUERIES, 2 * finer.shape[1])
     contexts = sample_masks(
         config.seed, Stream.novel, teacher, task.support.held_out, task.episode_length, NUM_CONTEXTS, step=1
@@ -101,11 +115,21 @@ def novel_tasks(config: Config, teacher: Teacher, most_episodes: int | None = No
     return NovelTasks(episodes, masks, np.linalg.qr(span[where])[0], np.linalg.qr(finer[where])[0])
 
 
-def span_of(functions: Float[np.ndarray, "tasks inputs"], explained: float) -> Float[np.ndarray, "inputs directions"]:
-    """The constant, and the first principal directions of functions, as many as explain a share of their variance."""
+def span_of(
+    functions: Float[np.ndarray, "tasks inputs"], explained: float, rank: int | None = None
+) -> Float[np.ndarray, "inputs directions"]:
+    """The constant, and the first principal directions of functions, as many as explain a share of their variance.
+
+    A `rank` that is given must explain that share up to the noise between machines.
+    """
     centred = functions - functions.mean(axis=1, keepdims=True)
     variances, combinations = (found[..., ::-1] for found in np.linalg.eigh(centred @ centred.T))
-    rank = int(np.searchsorted(np.cumsum(variances) / variances.sum(), explained)) + 1
+    shares = np.cumsum(variances) / variances.sum()
+    least, found, most = (int(np.searchsorted(shares, explained + noise)) + 1 for noise in (-NOISE, 0.0, NOISE))
+    rank = found if rank is None else rank
+    if not least <= rank <= most:
+        expected = f"{found} directions explain {explained:.2%} of the variance of trained tasks"
+        raise InputError("directions", rank, expected)
     directions = centred.T @ combinations[:, :rank] / np.sqrt(variances[:rank])
     return np.column_stack([np.full(len(directions), len(directions) ** -0.5), directions])
 
@@ -117,7 +141,7 @@ def score_novel(
     """The score of one prediction for each query of each context, in float64."""
     truth = np.asarray(tasks.episodes.query_y, np.float64).reshape(span.shape[:2])
     error = np.asarray(prediction, np.float64).reshape(span.shape[:2]) - truth
-    novel, novel_error = _outside(truth, span), _outside(error, span)
+    novel, novel_error = novel_part(tasks, span), _outside(error, span)
     freedom = span.shape[1] - span.shape[2]
     sums = Sums(
         variance=np.var(truth, axis=1, ddof=1),
@@ -139,6 +163,13 @@ def score_novel(
         masks=masks,
         **pooled._asdict(),
     )
+
+
+def novel_part(
+    tasks: NovelTasks, span: Float[np.ndarray, "contexts queries directions"]
+) -> Float[np.ndarray, "contexts queries"]:
+    """What the span leaves of the labels."""
+    return _outside(np.asarray(tasks.episodes.query_y, np.float64).reshape(span.shape[:2]), span)
 
 
 class Sums(NamedTuple):

@@ -87,6 +87,8 @@ class TimingRow(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     step: Count
     seconds: dict[str, float]
+    processor_seconds: float | None = None
+    """Of all threads, in all phases: a busy machine changes it little. Older runs do not have it."""
     steps_per_second: float | None = None
     episodes_per_second: float | None = None
     peak_memory_bytes: int

@@ -139,6 +139,7 @@ class RunTraining:
         self.compiled = False  # the first dispatch compiles
         self.failed = self.finished = False
         self.saved_at = self.trained_since = time.monotonic()
+        self.timed_until = time.process_time()  # the processor time that rows of timing account for
 
     @cached_property
     def tasks(self) -> Tasks:
@@ -283,17 +284,18 @@ class RunTraining:
         self.seconds["save"] += self.saved_at - started
 
     def _write_timing(self) -> None:
-        steps, seconds = self.timed_steps, self.seconds["train"]
+        steps, seconds, now = self.timed_steps, self.seconds["train"], time.process_time()
         rate = steps / seconds if steps and seconds else None
         row = TimingRow(
             step=self.step,
             seconds={phase: round(spent, 4) for phase, spent in self.seconds.items()},
+            processor_seconds=round(now - self.timed_until, 4),
             steps_per_second=rate,
             episodes_per_second=None if rate is None else rate * self.config.optimizer.batch_size,
             peak_memory_bytes=peak_memory(),
         )
         self.directory.append_timing(row)
-        self.seconds, self.timed_steps = dict.fromkeys(PHASES, 0.0), 0
+        self.seconds, self.timed_steps, self.timed_until = dict.fromkeys(PHASES, 0.0), 0, now
 
     def _write_status(self, state: RunState, error: str | None = None) -> None:
         self.directory.write_status(state, self.step, self.num_steps, error, self.config.model.label)

@@ -18,20 +18,20 @@ from starlette.routing import Route
 import recombine.page
 from recombine import __version__
 from recombine.checks import check_choice, check_size
-from recombine.config.model import SHIPPED, CustomModelConfig
+from recombine.config.model import SHIPPED
+from recombine.config.schema import custom_model, custom_task
 from recombine.errors import InputError
 from recombine.figure import theme
 from recombine.record.codec import Record, encode
 from recombine.serve.budget import BURST, PATIENCE, SHARE, Budget, Gate
 from recombine.serve.busy import Busyness
-from recombine.serve.explorer.exchange import Descriptions, Exploration, Latent, Question
+from recombine.serve.explorer.exchange import ComposedTask, Descriptions, Exploration, Latent, Question
 from recombine.serve.explorer.process import ExplorerProcess, Refused, TooManyWaiting
 from recombine.serve.guard import Guard
 from recombine.serve.library import Library
 from recombine.serve.live_verdicts import Verdicts
-from recombine.serve.query import asked_latent, asked_task, integer
+from recombine.serve.query import asked_classes, asked_latent, asked_task, integer
 from recombine.serve.run_detail import read_detail
-from recombine.serve.run_summary import SeenRun
 from recombine.serve.watch import Watch, cancel
 from recombine.storage.thinned_metrics import MEASURED, MOST_POINTS
 from recombine.story.pack import demo_story
@@ -43,6 +43,7 @@ STATIC = Path(__file__).with_name("static")
 TONE = Path(recombine.page.__file__).with_name("tone.js")  # the switch between dark and light, shared with the reports
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 T = TypeVar("T")
+Latents = tuple[Latent | None, ...]
 MOST_CURVES = 100  # per request; the page never asks for more
 
 
@@ -61,15 +62,19 @@ class CurveValues(Record, frozen=True):
 
 
 def make_app(
-    root: Path, custom: str | None = None, share: float | None = None, chosen: Mapping[str, Path] | None = None
+    root: Path,
+    custom: str | None = None,
+    share: float | None = None,
+    chosen: Mapping[str, Path] | None = None,
+    custom_task: str | None = None,
 ) -> Guard:
-    """The server of the runs below `root`, or in `chosen` archives there. `custom` is the custom model, if any.
+    """The server of the runs below `root`, or in `chosen` archives there, with their custom model and task, if any.
 
     `chosen` is the demo. It may use a whole core, unless `share` says otherwise.
     """
     if share is None:
         share = SHARE if chosen is None else 1.0
-    server = Server(Library(root, chosen), custom, share, is_demo=chosen is not None)
+    server = Server(Library(root, chosen), custom, share, chosen is not None, custom_task)
     app = Starlette(
         routes=server.routes(),
         middleware=[Middleware(Gate, budget=server.budget)],
@@ -98,11 +103,18 @@ async def _answer_not_found(request: Request, error: Exception) -> Response:
 class Server:
     """The routes, and the state that they share."""
 
-    def __init__(self, library: Library, custom: str | None = None, share: float = SHARE, is_demo: bool = False):
+    def __init__(
+        self,
+        library: Library,
+        custom: str | None = None,
+        share: float = SHARE,
+        is_demo: bool = False,
+        custom_task: str | None = None,
+    ):
         self.library, self.is_demo = library, is_demo
         self.watch = Watch(self.library)
         self.explorer = ExplorerProcess(share, library.root)
-        self.custom = custom
+        self.custom, self.custom_task = custom, custom_task
         self.vega: asyncio.Task[bytes] | None = None
         self.files = {path.name: path.read_bytes() for path in _static_files()}
         busyness = Busyness(lambda: (os.getpid(), self.explorer.pid))
@@ -245,17 +257,14 @@ class Server:
 
     async def models(self, request: Request) -> Response:
         """The models of one or two runs, described for the explorer's form."""
-        paths, custom = self._asked_runs(request)
-        return Json(await self.explorer.ask(Question(paths=paths, custom=custom), Descriptions))
+        return Json(await self.explorer.ask(self._question(request), Descriptions))
 
     async def explore(self, request: Request) -> Response:
         """The predictions of one or two models for a task that a visitor composed."""
         given = request.query_params
         task = asked_task(given)
-        latents: tuple[Latent | None, ...] = tuple(asked_latent(given, name) for name in ("latent0", "latent1"))
-        paths, custom = self._asked_runs(request)
-        question = Question(paths=paths, custom=custom, task=task, latents=latents)
-        return Json(await self.explorer.ask(question, Exploration))
+        latents: Latents = tuple(asked_latent(given, name) for name in ("latent0", "latent1"))
+        return Json(await self.explorer.ask(self._question(request, task, latents), Exploration))
 
     async def story(self, request: Request) -> Response:
         """The models of the demo's story, for the page to run."""
@@ -263,24 +272,19 @@ class Server:
             raise HTTPException(404)
         return Json(await asyncio.to_thread(demo_story))
 
-    def _asked_runs(self, request: Request) -> tuple[tuple[bytes, ...], tuple[str, ...]]:
-        """The paths of the runs that a request names, and the custom classes of their models."""
+    def _question(self, request: Request, task: ComposedTask | None = None, latents: Latents = ()) -> Question:
+        """A question about the runs that a request names."""
         names = request.query_params.getlist("run")
         if not 1 <= len(names) <= 2:
             raise InputError("run", names, "name one or two runs")
         runs = [self.library.find(name) for name in names]
-        custom = tuple(kind for run in runs if (kind := self._custom_class(run)))
-        return tuple(os.fsencode(run.path) for run in runs), custom
-
-    def _custom_class(self, run: SeenRun) -> str | None:
-        """The custom class of a run's model. A run directory alone never causes an import: the command must name it."""
-        model = None if run.config is None else run.config.model
-        if not isinstance(model, CustomModelConfig):
-            return None
-        kind = model.kind
-        if kind not in (*SHIPPED, self.custom):
-            raise InputError("run", run.name, f"its model is {kind}: serve with --model {kind} to have it imported")
-        return kind
+        return Question(
+            paths=tuple(os.fsencode(run.path) for run in runs),
+            custom=asked_classes("model", runs, custom_model, (*SHIPPED, self.custom)),
+            custom_tasks=asked_classes("task", runs, custom_task, (self.custom_task,)),
+            task=task,
+            latents=latents,
+        )
 
 
 def _static_files() -> list[Path]:

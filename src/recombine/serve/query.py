@@ -1,9 +1,13 @@
 """Reads a question to the explorer from the query of its address."""
 
+from collections.abc import Callable
+
 from starlette.datastructures import QueryParams
 
+from recombine.config.schema import Config
 from recombine.errors import InputError
 from recombine.serve.explorer.exchange import TRUE, ComposedTask, Latent
+from recombine.serve.run_summary import SeenRun
 
 
 def asked_task(given: QueryParams) -> ComposedTask:
@@ -35,3 +39,18 @@ def _numbers(text: str, name: str) -> tuple[float, ...]:
         return tuple(float(part) for part in text.split(","))
     except ValueError as error:
         raise InputError(name, text, "numbers, with commas between them") from error
+
+
+def asked_classes(
+    option: str, runs: list[SeenRun], custom: Callable[[Config], str | None], named: tuple[str | None, ...]
+) -> tuple[str, ...]:
+    """The custom classes of runs. A run directory alone never causes an import: the command must name the class."""
+    found = []
+    for run in runs:
+        kind = None if run.config is None else custom(run.config)
+        if kind is not None and kind not in named:
+            raise InputError(
+                "run", run.name, f"its {option} is {kind}: serve with --{option} {kind} to have it imported"
+            )
+        found += [kind] if kind is not None else []
+    return tuple(found)

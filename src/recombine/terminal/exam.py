@@ -2,7 +2,7 @@
 
 from statistics import fmean
 
-from recombine.exam.benchmark import Result
+from recombine.exam.result import Result
 from recombine.exam.score import ExamScores
 from recombine.study.summary import FinalScores, ScoreTable
 from recombine.support.split import EVAL_SPLITS

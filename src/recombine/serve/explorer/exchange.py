@@ -55,6 +55,8 @@ class Question(Record, frozen=True, kw_only=True, omit_defaults=True):
     """The runs' paths. A path can contain any bytes, so JSON stores it as base64."""
     custom: tuple[str, ...] = ()
     """The custom classes that have to be imported for their models."""
+    custom_tasks: tuple[str, ...] = ()
+    """The same for the tasks that they were trained on."""
     task: ComposedTask | None = None
     """With a task, the answer is an `Exploration`; without one, it is `Descriptions`."""
     latents: tuple[Latent | None, ...] = ()

@@ -74,9 +74,12 @@ def answer_line(explorer: "Explorer", line: str) -> tuple[list[Path], str]:
 
 def _answer(explorer: "Explorer", question: Question, paths: list[Path]) -> Descriptions | Exploration:
     from recombine.model.custom import import_model
+    from recombine.task.custom_task import import_task
 
     for custom in question.custom:
         import_model(custom)
+    for custom in question.custom_tasks:
+        import_task(custom)
     if question.task is not None:
         return explorer.explore(paths, question.task, question.latents)
     return Descriptions(tuple(explorer.describe(path) for path in paths))
