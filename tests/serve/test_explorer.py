@@ -144,7 +144,7 @@ def test_explicit_inference(explorer: Explorer, runs: list[Path]) -> None:
         assert last.decoded != inferred.decoded, "the bars follow the latent"
         if start == "own":
             np.testing.assert_allclose([before.r2, *before.decoded], [inferred.r2, *inferred.decoded], atol=1e-4)
-            assert last.r2 > inferred.r2
+            assert last.r2 > inferred.r2  # pyright: ignore
     traced, kind = [], type(model)
     called = kind.__call__
     with pytest.MonkeyPatch.context() as patch:

@@ -100,7 +100,7 @@ explorable.drawing = (() => {
         }),
         shape("line", { class: "diagonal", x1: LEFT, y1: BOTTOM, x2: RIGHT, y2: TOP }),
         shape("text", { class: "axis", x: (LEFT + RIGHT) / 2, y: SIZE - 8, "text-anchor": "middle", text: `${words}true answer →` }),
-        shape("text", { class: "axis", transform: `translate(12 ${(TOP + BOTTOM) / 2}) rotate(-90)`, "text-anchor": "middle", text: `${words}predicted →` }));
+        shape("text", { class: "axis up", transform: `translate(12 ${(TOP + BOTTOM) / 2}) rotate(-90)`, "text-anchor": "middle", text: `${words}predicted →` }));
     }
 
     const scale = (reach) => ({ x: (value) => LEFT + (value / reach + 1) / 2 * (RIGHT - LEFT), y: (value) => BOTTOM - (value / reach + 1) / 2 * (BOTTOM - TOP) });

@@ -33,7 +33,7 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
   const strong = (text) => element("strong", { text });
   const STEPS = [
     { title: "What both practised", words: () => [`Each circle is a skill`, term(`module`), `. A task mixes two skills; ${facts.context} solved examples are all a model sees of it`, term("in-context learning"), `. Both models practised the ${facts.trained.length} grey pairs. On those, their answers are right: `, strong("the dots lie on the diagonal.")] },
-    { title: "A pair they never saw", words: () => [`Now mix two skills that were never mixed in training`, term("held out"), `. Both models slip, about equally: R² ${number(scores.transformer.ood)} and ${number(scores.inferred.ood)} over all such tasks. But practised tasks, added up with the right weights, give most of a new task without recombining any skills. Subtract the best such sum, and `, strong("only recombining skills predicts what is left"), term(`novel part, ${Math.round(100 * facts.novel_share)} % of the variance`), `: there the plain transformer has R² ${number(scores.transformer.novel)}, the other ${number(scores.inferred.novel)}.`] },
+    { title: "A pair they never saw", words: () => [`Now mix two skills that were never mixed in training`, term("held out"), `. Both models slip, about equally: R² ${number(scores.transformer.ood)} and ${number(scores.inferred.ood)} over all such tasks. But a weighted sum of practised tasks already gives most of a new one. Subtract the best such sum: `, strong("only recombining skills predicts what is left"), term(`novel part, ${Math.round(100 * facts.novel_share)} % of the variance`), `: there the plain transformer has R² ${number(scores.transformer.novel)}, the other ${number(scores.inferred.novel)}.`] },
     { title: "Whose fault is it?", words: () => [`The second model works in two parts: it guesses a recipe`, term("latent"), `, then carries the recipe out. Hand it the true recipe, and it `, strong("snaps onto the diagonal"), `: R² ${number(scores.true.ood)} over all such tasks. It could always carry out the new mix; `, strong("it did not fully recognise it."), ` The plain transformer has no recipe to hand over.`] },
     { title: "Let it work it out", words: () => [`Nobody hands it anything now. Instead of one quick guess, it tries its recipe on the ${facts.context} examples, sees the error, corrects the recipe, and repeats`, term("explicit inference: Gauss–Newton steps through its own modules"), `. A few corrections reach R² ${number(explicit.own[TOLD].ood)} over all such tasks: `, strong("what it learned does recombine; the quick guess was the weak part.")] },
     { title: "Play", words: () => [`Click skills to switch them on, drag the mix, take fewer examples, move the recipe by hand, or take a teacher with skills that neither model has met`, term("control"), `.`] },
@@ -73,7 +73,7 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
   const sides = [side("first", "Plain transformer", "transformer"), side("second", "With a recipe bottleneck", "hypertransformer", latents, counts, starts, hand)];
   const frames = [element("div", { class: "plot-of" }), element("div", { class: "plot-of" })];
   const plots = [["Plain transformer", "first"], ["With a recipe bottleneck", "second"]].map(([name, kind], i) => square(frames[i], { name, kind }, world.queries.length / facts.inputs));
-  const caption = element("span");
+  const [caption, detail] = [element("span"), element("span", { class: "detail" })];
   const pairs = element("div", { class: "strip" });
   const drawStrip = strip(pairs, facts, choose);
   const spoken = element("p", { class: "spoken", role: "status" });
@@ -85,7 +85,7 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
     element("div", { class: "stage" },
       element("div", { class: "task" }, circles, badge, sliders, element("div", { class: "examples" }, element("label", { class: "length" }, lengthShown, length), element("div", { class: "choices" }, redraw, stranger))),
       ...[0, 1].map((i) => element("div", { class: "model" }, frames[i], sides[i].node))),
-    element("div", { class: "below" }, element("p", { class: "caption" }, element("span", { class: "sign first", text: "●" }), " plain ", element("span", { class: "sign second", text: "■" }), caption), views),
+    element("div", { class: "below" }, element("p", { class: "caption" }, element("span", { class: "sign first", text: "●" }), " plain ", element("span", { class: "sign second", text: "■" }), caption, detail), views),
     pairs, spoken);
 
   // ---- asking and drawing ------------------------------------------------------------------------------------------
@@ -181,6 +181,7 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
     controls();
     drawn += 1;
     place.dataset.draws = drawn;
+    if (drawn === 1) performance.mark("picture"); // for whoever measures the pace
   }
 
   // All pairs, with the scores of what the plots show: the same part of the answers, from the same kind of latent.
@@ -192,12 +193,13 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
       first: scores.transformer[part],
       second: hyper[part],
       low: novel ? 0 : Math.max(0, Math.min(0.75, Math.floor(4 * lowest) / 4)), // the same for all corrections
-      note: novel ? "practised: sums of practised tasks give all of it, so nothing is new" : "practised",
+      note: novel ? "practised: nothing new" : "practised",
     });
     const corrections = `${state.steps} correction${state.steps === 1 ? "" : "s"}${state.start === "zero" ? " from nothing" : ""}`;
-    const how = { true: "true recipe", explicit: corrections }[state.answers] ?? "own guess";
+    const how = { true: " (true recipe)", explicit: ` (${corrections})` }[state.answers] ?? (state.step > 1 ? " (own guess)" : "");
     const tasks = (novel ? facts.novel_tasks : 2 * facts.episodes).toLocaleString("en");
-    caption.textContent = ` bottleneck (${how}): R² of ${novel ? "the new part" : "the whole answer"} for each pair, over ${tasks} test tasks in all, one seed. Click a pair.`;
+    caption.textContent = ` bottleneck${how}: R² of ${novel ? "the new part" : "the whole answer"}`;
+    detail.textContent = ` for each pair, over ${tasks} test tasks in all, one seed. Click a pair.`;
   }
 
   let speaking = null;
@@ -211,7 +213,7 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
 
   // ---- the controls ------------------------------------------------------------------------------------------------
 
-  const KINDS = { held: "never practised", trained: "practised", other: "neither practised nor tested" };
+  const KINDS = { held: "never practised", trained: "practised", other: "never tried" };
   let shownTask = "";
   let shownHand = "";
 

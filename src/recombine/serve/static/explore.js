@@ -206,8 +206,8 @@
     const kinds = new Set(answer.models.map((one) => one.kind)); // the two models may have different supports
     byId("summary").replaceChildren(...(kinds.size === 1 ? [badge(answer.models[0].kind)] : []),
       ...answer.models.map((one, i) => element("span", {}, dot(i),
-        `${labels()[i]} R² `, element("strong", { text: number(one.r2) }), ...(one.used ? [" ", element("span", { class: "badge open", text: state.latents[i] === TRUE ? "true latent" : inference.isExplicit(state.latents[i]) ? inference.words(state.latents[i]) : "latent moved" })] : []), ...(kinds.size > 1 ? [" ", badge(one.kind)] : []))),
-      element("span", { class: "soft", text: `ridge on the context: R² ${number(answer.ridge)}` }));
+        `${labels()[i]} R² `, element("strong", { text: number(one.r2) }), ...(one.used ? [" ", element("span", { class: "badge open", text: answer.asked[i] === TRUE ? "true latent" : inference.isExplicit(answer.asked[i]) ? inference.badge(answer.asked[i]) : "latent moved" })] : []), ...(kinds.size > 1 ? [" ", badge(one.kind)] : []))),
+      element("span", { class: "soft", title: "Ridge regression on the same context", text: `ridge: R² ${number(answer.ridge)}` }));
     clearTimeout(announcing); // announce only when the numbers have settled
     announcing = setTimeout(() => say("announced", [...byId("summary").children].map((part) => part.textContent).join(", ")), 900);
   }
@@ -233,7 +233,7 @@
           ].map(([text, latent, title]) => element("button", { type: "button", text, title, onclick: () => { state.latents[i] = latent; update(); } }))))]
         : [])));
     }
-    inference.draw(able.map((one, i) => one && { label: labels()[i], latent: state.latents[i], answer: answer.models[i] }), (i, latent) => {
+    inference.draw(able.map((one, i) => one && { label: labels()[i], latent: state.latents[i], asked: answer.asked[i], byStep: answer.models[i].by_step }), (i, latent) => {
       state.latents[i] = latent;
       update();
     });
@@ -271,6 +271,7 @@
       for (;;) {
         again = false;
         const of = described;
+        const asked = [...state.latents]; // by the time of the answer, a slider may have moved on
         const found = await ask("/api/explore", [
           ...chosen().map((name) => ["run", name]), ["weights", state.weights.join(",")], ["length", state.length], ["draw", state.draw],
           ["direction", state.direction], ["teacher_of", state.teacher], ...(state.fresh === null ? [] : [["fresh", state.fresh]]),
@@ -278,7 +279,7 @@
         ]);
         if (!described) return; // other models have been chosen; they are asked once they are loaded
         if (described !== of) continue;
-        answer = found;
+        answer = { ...found, asked };
         trouble(null);
         summary();
         sliders();

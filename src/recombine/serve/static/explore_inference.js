@@ -14,6 +14,7 @@ recombine.inference = (() => {
     const [, start, steps] = /^(own|zero)-(\d{1,2})$/.exec(text ?? "") ?? [];
     return start && Number(steps) <= MOST ? explicit(start, Number(steps)) : null;
   }
+  const badge = ({ start, steps }) => `K = ${steps}${start === "zero" ? " from zero" : ""}`;
   const words = ({ start, steps }) => `${steps} step${steps === 1 ? "" : "s"} from ${STARTS[start]}`;
 
   let rows = [];
@@ -53,7 +54,8 @@ recombine.inference = (() => {
   }
 
   let made = "";
-  // `models`: for each model its label, its latent and its answer; null where it executes none. `change(i, latent)`.
+  // `models`: for each model its label, its latent as it is set, the one that was answered, and R² by step of the answer;
+  // null where it executes none. `change(i, latent)` sets another.
   function draw(models, change) {
     const now = JSON.stringify(models.map((one) => one?.label));
     if (now !== made) {
@@ -64,9 +66,10 @@ recombine.inference = (() => {
     models.forEach((one, i) => {
       if (!one) return;
       rows[i].latent = isExplicit(one.latent) ? one.latent : null;
-      show(rows[i], one.answer.by_step);
       const { shown, latent } = rows[i];
-      if (latent && one.answer.by_step) shown.textContent = `K = ${latent.steps}: R² ${number(one.answer.by_step[latent.steps])}`;
+      const byStep = latent?.start === one.asked?.start ? one.byStep : null; // else the answer is of the other start
+      show(rows[i], byStep);
+      if (latent && byStep) shown.textContent = `K = ${latent.steps}: R² ${number(byStep[latent.steps])}`;
     });
   }
 
@@ -75,5 +78,5 @@ recombine.inference = (() => {
     rows.forEach((row) => row?.move(event.key === "k" ? 1 : -1));
   });
 
-  return { draw, read, isExplicit, words };
+  return { draw, read, isExplicit, badge };
 })();
