@@ -216,12 +216,15 @@ def test_explicit_inference_by_slider_and_key(browser: Browser, server: Address)
     scores = [float(text) for text in re.findall(r"R² ([\d.]+)", browser.evaluate(summary))]
     assert scores == [float(text) for text in re.findall(r"R² ([\d.]+)", as_inferred)]
     browser.evaluate("document.querySelector('.inference [data-start=zero]').click()")
-    browser.wait_for(f"{summary}.includes('K = 0 from zero')", LOADING)
+    values = "[...document.querySelectorAll('#sliders .value')].map((one) => Number(one.textContent))"
+    browser.wait_for(f"{values}.every((value) => value === 0)", LOADING)
     assert "latent1=zero-0" in browser.evaluate("location.hash")
     browser.press("k", times=3)
-    browser.wait_for(f"{summary}.includes('K = 3 from zero')", LOADING)
-    assert browser.evaluate(top) == place, "no plot jumps when a badge changes"
-    link, here = browser.evaluate("location.hash"), browser.evaluate(summary)
+    browser.wait_for(f"{summary}.includes('K = 3')", LOADING)
+    tops, link, here = [browser.evaluate(top)], browser.evaluate("location.hash"), browser.evaluate(summary)
+    browser.evaluate("document.querySelectorAll('#sliders button')[1].click()")
+    browser.wait_for(f"{summary}.includes('true latent')", LOADING)
+    assert [*tops, browser.evaluate(top)] == [place, place], "no plot jumps when a badge changes"
     browser.open(f"{server.url}/{link}", ready="explore", patience=LOADING)
     assert browser.evaluate(summary) == here
     assert_clean(browser, server)

@@ -285,7 +285,7 @@ def test_the_keys_that_the_page_reads(explorer: Explorer, runs: list[Path]) -> N
     assert [set(found[name]) for name in ("context", "truth", "slice")] == [{"y"}, {"y", "slice"}, {"t", "context"}]
     assert set(found["models"][0]) == {
         *("kind", "true", "model", "y", "slice", "r2"),
-        *("inferred", "used", "decoded", "deviation", "attention"),
+        *("inferred", "used", "by_step", "decoded", "deviation", "attention"),
     }
     described = plain(explorer.describe(runs[0]))
     assert set(described) == {

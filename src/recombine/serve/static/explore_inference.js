@@ -14,7 +14,7 @@ recombine.inference = (() => {
     const [, start, steps] = /^(own|zero)-(\d{1,2})$/.exec(text ?? "") ?? [];
     return start && Number(steps) <= MOST ? explicit(start, Number(steps)) : null;
   }
-  const badge = ({ start, steps }) => `K = ${steps}${start === "zero" ? " from zero" : ""}`;
+  const badge = ({ steps }) => `K = ${steps}`; // short: a longer one would wrap, and the plots would jump
   const words = ({ start, steps }) => `${steps} step${steps === 1 ? "" : "s"} from ${STARTS[start]}`;
 
   let rows = [];
