@@ -158,8 +158,8 @@ class Browser:
 
     def press(self, key: str, times: int = 1) -> None:
         """Press a key; it goes to the focused element."""
-        text = {"Enter": "\r", " ": " "}.get(key)
-        code = {"Tab": 9, "Enter": 13, " ": 32, "ArrowRight": 39, "ArrowLeft": 37}[key]
+        text = {"Enter": "\r"}.get(key, key if len(key) == 1 else None)
+        code = {"Tab": 9, "Enter": 13, " ": 32, "ArrowRight": 39, "ArrowLeft": 37}.get(key, ord(key[0].upper()))
         more = {"key": key, "code": "Space" if key == " " else key, "windowsVirtualKeyCode": code}
         for _ in range(times):
             self.call("Input.dispatchKeyEvent", type="keyDown", **more, **({"text": text} if text else {}))

@@ -1,16 +1,20 @@
-"""`python -m tests.serve.pace`: how fast the explorer answers, and how smooth the page is with many runs.
+"""`python -m tests.serve.pace`: how fast the explorer answers and draws, and how smooth the page is with many runs.
 
 Run it on an otherwise idle machine. It prints measurements, and asserts no durations.
 """
 
 import json
+import os
 import shutil
 import time
+from contextlib import suppress
+from math import pi, sin
 from pathlib import Path
 from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 from urllib.parse import urlencode
 
+from recombine.cli.main import main as main_command
 from tests.page.browser import Browser
 from tests.serve.server import Address, copy_demo_run, serving
 
@@ -39,7 +43,21 @@ FILTER = """((text) => {
 })"""
 
 
+STORY = "document.getElementById('story')"
+LINK = urlencode([*((f"run{i}", run) for i, run in enumerate(PAIR)), ("weights", "1,0,0,0.6,0,0"), ("length", "31")])
+
+
 def main() -> None:
+    first_pictures()
+    with serving(None, "--demo") as server, Browser() as browser:
+        browser.open(f"{server.url}/#explore&{LINK}", width=1440, ready="explore", patience=LOADING)
+        drawings = "Number(document.documentElement.dataset.drawings)"
+        for what, slider in (
+            ("a weight", "#weights input"),
+            ("K", ".inference input"),
+            ("the latent", "#sliders input"),
+        ):
+            tell_drag(browser, f"live, {what}", slider, drawings)
     with serving(None, "--demo") as server:
         seconds = [answer(server, i) for i in range(-3, ANSWERS)][3:]
         tell("an answer of two models of the paper's size", [1000 * one for one in seconds])
@@ -55,6 +73,67 @@ def main() -> None:
             browser.evaluate("document.getElementById('pick-all').click()")
             browser.wait_for(f"Number(document.getElementById('curves').dataset.drawn) > {before}", LOADING)
             print(f"all {RUNS:,} runs selected and their curves drawn: {time.monotonic() - start:.1f} s")  # noqa: T201
+
+
+def first_pictures() -> None:
+    """Time and processor time until the story is drawn, in a browser that has shown one small page."""
+    with TemporaryDirectory() as directory:
+        page, small = Path(directory) / "story.html", Path(directory) / "small.html"
+        assert main_command(["export", "--page", str(page)]) == 0
+        small.write_text('<!doctype html><html lang="en" data-ready="yes"><title>small</title></html>')
+        with serving(None, "--demo") as server, Browser() as browser:
+            browser.open(small, patience=LOADING)
+            tell_first(browser, "serve --demo", server.url, "story")
+            print(f"serve --demo: {processor_seconds(server.process.pid):.2f} s of processor, the server")  # noqa: T201
+        with Browser() as browser:
+            browser.open(small, patience=LOADING)
+            tell_first(browser, "the static file", page.as_uri(), "yes")
+            tell_drag(browser, "static, the mix", ".mix input", f"Number({STORY}.dataset.draws)")
+
+
+def tell_first(browser: Browser, what: str, address: str, ready: str) -> None:
+    before = processor_seconds(browser.process)
+    browser.open(address, width=1280, height=720, ready=ready, patience=LOADING)
+    browser.wait_for(f"{STORY}.dataset.settled === 'true'", LOADING)
+    seconds = processor_seconds(browser.process) - before
+    shown = browser.evaluate("performance.getEntriesByType('mark').find(({name}) => name === 'picture').startTime")
+    print(f"{what}: first picture after {shown:.0f} ms; {seconds:.2f} s of processor, the browser, to the last point")  # noqa: T201
+
+
+def processor_seconds(process: int) -> float:
+    """Of a process, its children, and all processes in the session that it leads."""
+    ticks = 0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended
+            fields = path.read_text().rpartition(")")[2].split()
+            if process in (int(path.parent.name), int(fields[1]), int(fields[3])):
+                ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def thread_seconds(browser: Browser) -> float:
+    browser.call("Performance.enable", timeDomain="threadTicks")
+    metrics = {one["name"]: one["value"] for one in browser.call("Performance.getMetrics")["metrics"]}
+    return metrics["TaskDuration"]
+
+
+def tell_drag(browser: Browser, what: str, slider: str, drawings: str, server: int | None = None) -> None:
+    """A real drag of 240 moves, back and forth."""
+    browser.evaluate(f"document.querySelector({json.dumps(slider)}).scrollIntoView({{block: 'center'}})")
+    box = f"document.querySelector({json.dumps(slider)}).getBoundingClientRect()"
+    left, y, width = browser.evaluate(f"(({{left, top, height, width}}) => [left, top + height / 2, width])({box})")
+    points = [(left + width * (0.5 + 0.4 * sin(2 * pi * i / 60)), y) for i in range(240)]
+
+    def used() -> float:
+        return thread_seconds(browser) + (processor_seconds(server) if server else 0.0)
+
+    browser.drag(points)  # once unmeasured: the first use of a control compiles its program
+    browser.wait_for("document.querySelector('.results')?.getAttribute('aria-busy') !== 'true'", LOADING)
+    before, start, processor = browser.evaluate(drawings), time.monotonic(), used()
+    browser.drag(points)
+    seconds, count = time.monotonic() - start, browser.evaluate(drawings) - before
+    words = f"{count / seconds:.1f} drawings a second, {count / (used() - processor):.0f} per second of processor"
+    print(f"a drag, {what}: {words} ({count} in {seconds:.1f} s)")  # noqa: T201
 
 
 def answer(server: Address, i: int) -> float:

@@ -1,6 +1,7 @@
 """The explorer in a real browser, with no errors in the console and no requests to other hosts."""
 
 import json
+import re
 from math import pi, sin
 from pathlib import Path
 from urllib.parse import urlencode
@@ -184,3 +185,46 @@ def test_the_explorer_moves_while_it_is_dragged(browser: Browser, server: Addres
     browser.drag(points)
     assert browser.evaluate(drawings) >= before + 4
     assert "latent moved" in browser.evaluate("document.getElementById('summary').textContent")
+
+
+def test_explicit_inference_by_slider_and_key(browser: Browser, server: Address) -> None:
+    """Scores, predictions and the latent's bars follow a drag of K on the way; keys move it, and a link restores it."""
+    browser.open(f"{server.url}/#explore", ready="explore", patience=LOADING)
+    summary = "document.getElementById('summary').textContent"
+    shown = "['scatter', 'slice', 'latent'].map((id) => document.querySelector(`#${id} .chart`).ariaLabel)"
+    drawings = "Number(document.documentElement.dataset.drawings)"
+    top = "document.getElementById('scatter').getBoundingClientRect().top"
+    as_inferred, before, place = (browser.evaluate(one) for one in (summary, shown, top))
+    assert browser.evaluate("document.querySelectorAll('.inference').length") == 1, "the transformer executes no latent"
+    browser.press("k")
+    browser.wait_for(f"{summary}.includes('K = 1')", LOADING)
+    one = browser.evaluate(summary)
+    after = browser.evaluate(shown)
+    assert all(text != other for text, other in zip(before, after, strict=True))
+    first = browser.evaluate(drawings)
+    box = "document.querySelector('.inference input').getBoundingClientRect()"
+    left, y, width = browser.evaluate(f"(({{left, top, height, width}}) => [left, top + height / 2, width])({box})")
+    browser.drag([(left + width * (0.1 + 0.8 * sin(pi * i / 90) ** 2), y) for i in range(90)], pause=0.03)
+    browser.wait_for(f"{summary}.includes('K = 1')", LOADING)  # where the drag ended
+    assert browser.evaluate(drawings) >= first + 4
+    assert browser.evaluate(summary) == one, "the same task, the same steps"
+    bars = browser.evaluate("[...document.querySelectorAll('.bars i')].map((bar) => parseFloat(bar.style.height))")
+    assert len(bars) == 11
+    assert bars[0] < bars[1]
+    browser.press("K")
+    browser.wait_for(f"{summary}.includes('K = 0')", LOADING)
+    scores = [float(text) for text in re.findall(r"R² ([\d.]+)", browser.evaluate(summary))]
+    assert scores == [float(text) for text in re.findall(r"R² ([\d.]+)", as_inferred)]
+    browser.evaluate("document.querySelector('.inference [data-start=zero]').click()")
+    values = "[...document.querySelectorAll('#sliders .value')].map((one) => Number(one.textContent))"
+    browser.wait_for(f"{values}.every((value) => value === 0)", LOADING)
+    assert "latent1=zero-0" in browser.evaluate("location.hash")
+    browser.press("k", times=3)
+    browser.wait_for(f"{summary}.includes('K = 3')", LOADING)
+    tops, link, here = [browser.evaluate(top)], browser.evaluate("location.hash"), browser.evaluate(summary)
+    browser.evaluate("document.querySelectorAll('#sliders button')[1].click()")
+    browser.wait_for(f"{summary}.includes('true latent')", LOADING)
+    assert [*tops, browser.evaluate(top)] == [place, place], "no plot jumps when a badge changes"
+    browser.open(f"{server.url}/{link}", ready="explore", patience=LOADING)
+    assert browser.evaluate(summary) == here
+    assert_clean(browser, server)

@@ -10,15 +10,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.optimize import least_squares
 from sklearn.linear_model import Ridge as SklearnRidge
+from starlette.datastructures import QueryParams
 
 from recombine import paper
 from recombine.errors import InputError
 from recombine.record.codec import decode, encode, plain
 from recombine.run.load import load_model
-from recombine.serve.explorer.exchange import ComposedTask, Exploration
+from recombine.serve.explorer.exchange import ComposedTask, Explicit, Exploration
 from recombine.serve.explorer.explorer import Explorer
 from recombine.serve.explorer.scene import context_lengths, make_scene, task_latent
+from recombine.serve.query import asked_latent
 from recombine.storage.demo import demo_archives
 from recombine.storage.source import find_runs
 from recombine.stream import Stream
@@ -69,7 +72,8 @@ def test_predictions_are_the_models(explorer: Explorer, runs: list[Path]) -> Non
 
 
 def test_the_latent_is_decoded_at_many_queries(explorer: Explorer, runs: list[Path]) -> None:
-    """Compared with scikit-learn's ridge regression, fitted on the models' output for trained masks."""
+    """Compared with scikit-learn's ridge regression, fitted on the models' output for trained masks: on the residual
+    stream of the transformer, and on the latent of the hypertransformer."""
     task = ComposedTask(WEIGHTS, 15, draw=3)
     answer = explorer.explore(runs, task)
     for path, one in zip(runs, answer.models, strict=True):
@@ -78,7 +82,8 @@ def test_the_latent_is_decoded_at_many_queries(explorer: Explorer, runs: list[Pa
         fit = sample_masks(config.seed, Stream.probe, teacher, support.masks, config.task.episode_length, 2_000)
 
         def stream(context_x: jax.Array, context_y: jax.Array, x: jax.Array, model: Any = model) -> jax.Array:
-            return model(context_x, context_y, x).trace.residual[-1, -1]
+            trace = model(context_x, context_y, x).trace
+            return trace.residual[-1, -1] if trace.latent is None else trace.latent
 
         streams = jax.jit(jax.vmap(stream))(fit.context_x, fit.context_y, fit.query_x)
         probe = SklearnRidge(alpha=1.0).fit(np.asarray(streams, np.float64), np.asarray(fit.latent))
@@ -115,6 +120,42 @@ def test_a_latent_that_is_moved_is_executed(explorer: Explorer, runs: list[Path]
     alone = [float(model.execute(jnp.full(6, 2.0), x)) for x in scene.query_x]  # pyright: ignore
     np.testing.assert_allclose(moved.y, alone, atol=2e-5)
     assert moved.inferred == before.inferred, "what it inferred is still shown"
+
+
+def test_explicit_inference(explorer: Explorer, runs: list[Path]) -> None:
+    """From either start, the steps end where SciPy's least squares on the context ends."""
+    task = ComposedTask((0.3, 0, 0, 0.7, 0, 0), 15)
+    _, model, _ = load_model(runs[1])
+    scene = make_scene(task, explorer._load(runs[1]).teacher)
+    inferred = explorer.explore([runs[1]], task).models[0]
+    execute = jax.jit(jax.vmap(model.execute, in_axes=(None, 0)))  # pyright: ignore
+
+    def residual(z: np.ndarray) -> np.ndarray:
+        return np.asarray(execute(jnp.asarray(z, jnp.float32), scene.context_x), np.float64) - scene.context_y
+
+    for start, first in (("own", inferred.inferred), ("zero", (0.0,) * 6)):
+        before, one, last = (explorer.explore([runs[1]], task, [Explicit(start, k)]).models[0] for k in (0, 1, 10))
+        assert before.used == first
+        assert len(last.by_step) == 11
+        found = least_squares(residual, last.used, diff_step=1e-3)
+        np.testing.assert_allclose(last.y, execute(jnp.asarray(found.x, jnp.float32), scene.query_x), atol=5e-3)
+        np.testing.assert_allclose([before.r2, one.r2, last.r2], np.take(last.by_step, [0, 1, 10]), atol=1e-4)
+        np.testing.assert_allclose(last.slice, execute(jnp.asarray(last.used), scene.slice_x), atol=2e-5)
+        assert last.decoded != inferred.decoded, "the bars follow the latent"
+        if start == "own":
+            np.testing.assert_allclose([before.r2, *before.decoded], [inferred.r2, *inferred.decoded], atol=1e-4)
+            assert last.r2 > inferred.r2  # pyright: ignore
+    traced, kind = [], type(model)
+    called = kind.__call__
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kind, "__call__", lambda self, *args: traced.append(1) or called(self, *args))
+        explorer.explore([runs[1]], task, [Explicit("own", 5)])
+    assert traced == [], "another number of steps compiles nothing"
+    with pytest.raises(InputError, match="has no latent that can be replaced"):
+        explorer.explore([runs[0]], task, [Explicit("own", 1)])
+    for text, problem in (("own-11", "0 to 10"), ("own-x", "whole number"), ("none-3", "numbers")):
+        with pytest.raises(InputError, match=problem):
+            asked_latent(QueryParams({"latent0": text}), "latent0")
 
 
 def test_the_true_latent(explorer: Explorer, runs: list[Path]) -> None:
@@ -230,8 +271,9 @@ def test_compiling_ahead_ends(explorer: Explorer, runs: list[Path]) -> None:
     rounds = 0
     while explorer.compile_ahead(runs):
         rounds += 1
-    assert rounds <= 2 * len(context_lengths(16))
-    assert explorer.compiled[runs[0]] == set(context_lengths(16))
+    assert rounds <= 3 * len(context_lengths(16))
+    assert explorer.compiled[runs[0]] == {(n, False) for n in context_lengths(16)}
+    assert explorer.compiled[runs[1]] >= {(n, explicit) for n in context_lengths(16) for explicit in (False, True)}
 
 
 def test_the_keys_that_the_page_reads(explorer: Explorer, runs: list[Path]) -> None:
@@ -243,7 +285,7 @@ def test_the_keys_that_the_page_reads(explorer: Explorer, runs: list[Path]) -> N
     assert [set(found[name]) for name in ("context", "truth", "slice")] == [{"y"}, {"y", "slice"}, {"t", "context"}]
     assert set(found["models"][0]) == {
         *("kind", "true", "model", "y", "slice", "r2"),
-        *("inferred", "used", "decoded", "deviation", "attention"),
+        *("inferred", "used", "by_step", "decoded", "deviation", "attention"),
     }
     described = plain(explorer.describe(runs[0]))
     assert set(described) == {

@@ -34,7 +34,7 @@ port, runs = int(sys.argv[1]), [urllib.parse.quote(name) for name in sys.argv[2:
 named = "&".join(f"run={name}" for name in runs)
 paths = [f"/api/explore?{named}&weights={i % 7 + 1},1,0,0,0,0&length=31&draw={i}" for i in range(40)]
 paths += [f"{path}&latent1={i % 5},0,0,0,0,0" for i, path in enumerate(paths)]  # the second is the hypertransformer's
-paths += ["/api/runs", f"/api/curves?{named}", f"/api/difference?one={runs[0]}&other={runs[1]}", "/static/vega.js"] * 5
+paths += ["/api/runs", f"/api/curves?{named}", f"/api/difference?one={runs[0]}&other={runs[1]}", "/static/story.js"] * 5
 paths += [f"/api/models?{named}", "/api/claims?study=.", "/api/claims?study=none", "/nothing"] * 5
 def ask(first):
     i = first
@@ -129,6 +129,7 @@ def test_a_storm_beside_a_training(tmp_path: Path) -> None:
 MANY = 1_000
 USUAL_LIMIT = 1_024  # files that a process may open, on Linux
 HEAD = b"GET %s HTTP/1.1\r\nHost: localhost\r\n"
+MUCH = (HEAD % b"/api/story" + b"\r\n") * 40
 HALVES = (
     b"",
     b"GET / HT",
@@ -205,7 +206,7 @@ def test_half_sent_requests_keep_nobody_out(tmp_path: Path) -> None:
         opening = threading.Thread(target=open_more)
         opening.start()
         try:
-            for path in ("/", "/static/main.js", "/api/runs", "/static/vega.js"):
+            for path in ("/", "/static/main.js", "/api/runs", "/static/story.js"):
                 assert retried(server, path) == 200, path
         finally:
             ended.set()
@@ -241,15 +242,14 @@ def test_a_request_comes_in_time_or_not_at_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_clients_that_read_nothing(tmp_path: Path) -> None:
+def test_clients_that_read_nothing() -> None:
     """Each asks for much, one thing after the other, and for the news. What the server keeps for them is bounded, and
     they are ended."""
-    much = (HEAD % b"/static/vega.js" + b"\r\n") * 40
-    with serving(tmp_path, program=impatient(read=3.0)) as server, ExitStack() as opened:
-        size = len(server.get("/static/vega.js").body)
+    with serving(None, "--demo", program=impatient(read=3.0)) as server, ExitStack() as opened:
+        size = len(server.get("/api/story").body)
         before, count = memory(server), 200
         for _ in range(count):
-            opened.enter_context(connect(server, much))
+            opened.enter_context(connect(server, MUCH))
         most, deadline = 0, time.monotonic() + 120
         while connections(server) > 0:
             most = max(most, memory(server))
@@ -259,15 +259,15 @@ def test_clients_that_read_nothing(tmp_path: Path) -> None:
         assert server.get("/").status == 200
 
 
-def test_it_leaves_while_they_are_there(tmp_path: Path) -> None:
+def test_it_leaves_while_they_are_there() -> None:
     """And prints nothing more."""
-    whole = [HEAD % b"/api/events?since=0" + b"\r\n", (HEAD % b"/static/vega.js" + b"\r\n") * 40]
-    with serving(tmp_path, program=impatient()) as server, ExitStack() as opened:
+    whole = [HEAD % b"/api/events?since=0" + b"\r\n", MUCH]
+    with serving(None, "--demo", program=impatient()) as server, ExitStack() as opened:
         assert server.get("/").status == 200
         before = server.said()
         for sent in (*HALVES, *whole) * 3:
             opened.enter_context(connect(server, sent))
-        assert server.get("/static/vega.js").status == 200
+        assert server.get("/api/story").status == 200
         server.process.terminate()
         server.process.wait(60)
         assert server.said() == before

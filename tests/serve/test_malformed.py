@@ -10,7 +10,7 @@ import pytest
 
 from tests.serve.server import Address, impatient, serving
 
-PATHS = (b"/", b"/api/runs", b"/api/events?since=0", b"/static/vega.js", b"/nothing")
+PATHS = (b"/", b"/api/runs", b"/api/events?since=0", b"/static/story.js", b"/nothing")
 HOST = b"Host: localhost\r\n"
 WORDS = (b"", b"-1", b"+1", b"0x10", b"1e3", b"zz", b"\0", b"1 1", b"5, 6", b"9" * 40, b"f" * 40, b"\xff", b"\xc2\xb2")
 BODY = b"5\r\nhello\r\n0\r\n\r\n"

@@ -28,6 +28,7 @@ from recombine.record.codec import encode
 from recombine.run.load import TrainedModel, load_model
 from recombine.storage.reader import last_row, read_scorecard
 from recombine.storage.source import open_run
+from recombine.story.facts import MOST_STEPS
 from recombine.story.pack import demo_paths, demo_story, pack_model
 from recombine.story.pair import packed_floats, story_pair
 from recombine.story.static_page import HERE, SCRIPTS, write_static_page
@@ -45,9 +46,19 @@ def test_the_stored_facts_are_those_of_the_runs() -> None:
         assert (scores.in_dist, scores.ood) == pytest.approx((row.in_dist.r2, row.ood.r2), abs=1e-6)
         masks = {mask: one.r2 for split in (row.in_dist, row.ood) for mask, one in (split.masks or {}).items()}
         assert scores.masks == pytest.approx(masks, abs=1e-6)
-    interventions = read_scorecard(open_run(demo_paths()[1])).value.interventions
-    assert isinstance(interventions, LatentInterventions)
-    assert facts.scores["true"].ood == pytest.approx(interventions.ood.true, abs=1e-6)
+    scorecard = read_scorecard(open_run(demo_paths()[1])).value
+    assert isinstance(scorecard.interventions, LatentInterventions)
+    assert facts.scores["true"].ood == pytest.approx(scorecard.interventions.ood.true, abs=1e-6)
+    novel = scorecard.novel.ood.masks
+    by_mask = {mask: 1 - one.novel_error / one.novel for mask, one in novel.items()}
+    assert facts.scores["inferred"].novel_masks == pytest.approx(by_mask, abs=1e-6)
+    assert facts.novel_tasks == sum(one.contexts for one in novel.values())
+    explicit = scorecard.explicit_inference
+    for start, steps in facts.explicit.items():
+        assert len(steps) == MOST_STEPS + 1
+        measured = getattr(explicit, start)  # on the first of the same tasks
+        assert steps[explicit.steps].ood == pytest.approx(measured.ood.r2, abs=0.01)
+        assert steps[explicit.steps].novel == pytest.approx(measured.novel.r2, abs=1e-3)
     config = load_model(demo_paths()[0]).config
     teacher, support = config_teacher(config), config.task.support
     for stored, array in ((facts.theta, teacher.theta), (facts.a, teacher.a)):

@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -115,7 +116,6 @@ class Server:
         self.watch = Watch(self.library)
         self.explorer = ExplorerProcess(share, library.root)
         self.custom, self.custom_task = custom, custom_task
-        self.vega: asyncio.Task[bytes] | None = None
         self.files = {path.name: path.read_bytes() for path in _static_files()}
         busyness = Busyness(lambda: (os.getpid(), self.explorer.pid))
         self.verdicts = Verdicts(self.library, share, busyness)
@@ -137,15 +137,7 @@ class Server:
             yield
         finally:
             await cancel(watching)
-            if self.vega is not None:
-                await cancel(self.vega)
             await self.explorer.end()
-
-    def load_vega(self) -> asyncio.Task[bytes]:
-        """Load Vega, once. It takes seconds, so it begins before the first plot asks for it."""
-        if self.vega is None:
-            self.vega = asyncio.create_task(asyncio.to_thread(_load_vega))
-        return self.vega
 
     async def answer_refusal(self, request: Request, error: Exception) -> Response:
         """Answer with the error message. Paths are shown relative to the served directory."""
@@ -173,8 +165,6 @@ class Server:
 
     async def file(self, request: Request) -> Response:
         name = request.path_params["name"]
-        if name == "vega.js":
-            self.files[name] = await self.load_vega()
         if name not in self.files:
             raise HTTPException(404)
         return Response(self.files[name], media_type=TYPES[Path(name).suffix])
@@ -270,7 +260,7 @@ class Server:
         """The models of the demo's story, for the page to run."""
         if not self.is_demo:
             raise HTTPException(404)
-        return Json(await asyncio.to_thread(demo_story))
+        return Response(await asyncio.to_thread(_story), media_type="application/json")
 
     def _question(self, request: Request, task: ComposedTask | None = None, latents: Latents = ()) -> Question:
         """A question about the runs that a request names."""
@@ -293,7 +283,7 @@ def _static_files() -> list[Path]:
     return [*own, TONE, *(STORY / name for name in (*SCRIPTS, STYLE))]
 
 
-def _load_vega() -> bytes:
-    from recombine.page.document import vega
-
-    return vega().encode()
+@cache
+def _story() -> bytes:
+    """Encoded once: many clients share the same bytes."""
+    return encode(demo_story()).encode("ascii")

@@ -1,12 +1,13 @@
 """Reads a question to the explorer from the query of its address."""
 
 from collections.abc import Callable
+from typing import cast, get_args
 
 from starlette.datastructures import QueryParams
 
 from recombine.config.schema import Config
 from recombine.errors import InputError
-from recombine.serve.explorer.exchange import TRUE, ComposedTask, Latent
+from recombine.serve.explorer.exchange import TRUE, ComposedTask, Explicit, Latent, Start
 from recombine.serve.run_summary import SeenRun
 
 
@@ -22,9 +23,13 @@ def asked_task(given: QueryParams) -> ComposedTask:
 
 
 def asked_latent(given: QueryParams, name: str) -> Latent | None:
+    """`true`, `own-3` or `zero-3` for three steps of explicit inference, or numbers."""
     text = given.get(name)
     if text is None:
         return None
+    start, _, steps = text.partition("-")
+    if start in get_args(Start):
+        return Explicit(cast(Start, start), integer(steps, name))
     return TRUE if text == TRUE else _numbers(text, name)
 
 

@@ -100,7 +100,7 @@ explorable.drawing = (() => {
         }),
         shape("line", { class: "diagonal", x1: LEFT, y1: BOTTOM, x2: RIGHT, y2: TOP }),
         shape("text", { class: "axis", x: (LEFT + RIGHT) / 2, y: SIZE - 8, "text-anchor": "middle", text: `${words}true answer →` }),
-        shape("text", { class: "axis", transform: `translate(12 ${(TOP + BOTTOM) / 2}) rotate(-90)`, "text-anchor": "middle", text: `${words}predicted →` }));
+        shape("text", { class: "axis up", transform: `translate(12 ${(TOP + BOTTOM) / 2}) rotate(-90)`, "text-anchor": "middle", text: `${words}predicted →` }));
     }
 
     const scale = (reach) => ({ x: (value) => LEFT + (value / reach + 1) / 2 * (RIGHT - LEFT), y: (value) => BOTTOM - (value / reach + 1) / 2 * (BOTTOM - TOP) });
@@ -128,8 +128,8 @@ explorable.drawing = (() => {
 
   // ---- the strip of all pairs ------------------------------------------------------------------------------------
 
-  // A button for every mask: a circle for the transformer's R², a square for the hypertransformer's. The axis is cut at
-  // the lowest score, and marks below it stay at the bottom.
+  // A button for every mask: a circle for the transformer's R², a square for the hypertransformer's. `draw` is given both
+  // models' scores by mask; a mask without scores has no marks. Marks below the axis stay at its bottom.
   function strip(place, { trained, held_out: heldOut }, choose) {
     const marks = new Map();
     const column = (mask, kind) => {
@@ -140,16 +140,16 @@ explorable.drawing = (() => {
       return button;
     };
     const axis = element("div", { class: "scale", "aria-hidden": "true" });
-    const group = (name, kind, masks) => {
-      const made = element("div", { class: `group ${kind}`, role: "group", "aria-label": name }, element("p", { class: "group-name", text: name }), element("div", { class: "columns-of" }, ...masks.map((mask) => column(mask, kind))));
+    const named = element("p", { class: "group-name" });
+    const group = (name, kind, masks, title) => {
+      const made = element("div", { class: `group ${kind}`, role: "group", "aria-label": name }, title, element("div", { class: "columns-of" }, ...masks.map((mask) => column(mask, kind))));
       made.style.flex = String(masks.length);
       return made;
     };
-    place.replaceChildren(axis, group("never practised", "held", heldOut), group("practised (every column: R² of whole answers)", "trained", trained));
+    place.replaceChildren(axis, group("never practised", "held", heldOut, element("p", { class: "group-name", text: "never practised" })), group("practised", "trained", trained, named));
 
-    return (chosen, first, second) => {
-      const all = [...Object.values(first), ...Object.values(second)];
-      const low = Math.min(0.75, Math.floor(Math.min(...all) * 4) / 4);
+    return ({ chosen, first, second, low, note }) => {
+      named.textContent = note;
       const height = (value) => `${100 * Math.max(0, Math.min(1, (value - low) / (1 - low)))}%`;
       axis.replaceChildren(...[1, (1 + low) / 2, low].map((value) => {
         const tick = element("span", { text: String(Number(value.toFixed(3))) });
@@ -157,10 +157,13 @@ explorable.drawing = (() => {
         return tick;
       }));
       for (const [mask, { button, circle, box, kind }] of marks) {
-        circle.style.bottom = height(first[mask]);
-        box.style.bottom = height(second[mask]);
+        for (const [mark, value] of [[circle, first[mask]], [box, second[mask]]]) {
+          mark.hidden = value === undefined;
+          if (value !== undefined) mark.style.bottom = height(value);
+        }
         button.setAttribute("aria-pressed", mask === chosen);
-        button.setAttribute("aria-label", `${nameOf(mask)}, ${kind === "held" ? "never practised" : "practised"}: R² ${number(first[mask])} and ${number(second[mask])}`);
+        const scores = first[mask] === undefined ? "no new part" : `R² ${number(first[mask])} and ${number(second[mask])}`;
+        button.setAttribute("aria-label", `${nameOf(mask)}, ${kind === "held" ? "never practised" : "practised"}: ${scores}`);
       }
     };
   }

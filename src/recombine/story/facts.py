@@ -7,17 +7,22 @@ from typing import Literal
 
 from recombine.record.codec import Count, MaskName, Real, Record
 
-Answers = Literal["transformer", "inferred", "true", "explicit"]
-"""The transformer's, or the hypertransformer's from its own guess of the latent, the true one, or an explicit one."""
+Answers = Literal["transformer", "inferred", "true"]
+"""The transformer's, or the hypertransformer's from its own guess of the latent, or from the true one."""
+Start = Literal["own", "zero"]
+"""Where explicit inference starts: at the hypertransformer's own guess, or at zero."""
+MOST_STEPS = 4  # of explicit inference, in the page
 
 
 class StoryScores(Record, frozen=True):
-    """R² on the splits, on each mask, and on the novel part, over the run's evaluation episodes."""
+    """R² on the splits and on the novel part, over all masks and for each, over the run's evaluation episodes."""
 
     in_dist: Real
     ood: Real
     novel: Real
     masks: dict[MaskName, Real]
+    novel_masks: dict[MaskName, Real]
+    """For held-out masks: only they have a novel part."""
 
 
 class StoryFacts(Record, frozen=True, kw_only=True):
@@ -44,4 +49,8 @@ class StoryFacts(Record, frozen=True, kw_only=True):
     """Of the variance of held-out tasks."""
     episodes: Count
     """For each split, that the scores were measured on."""
+    novel_tasks: Count
+    """That the scores on the novel part were measured on."""
     scores: dict[Answers, StoryScores]
+    explicit: dict[Start, tuple[StoryScores, ...]]
+    """Of the hypertransformer before the first step of explicit inference, and after each."""

@@ -1,13 +1,14 @@
 """The two models of a story: are they comparable, and what do they score?"""
 
 from base64 import b64encode
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from recombine.config.model import EXPLICIT_STEPS, HypertransformerConfig, TransformerConfig
+from recombine.config.model import HypertransformerConfig, TransformerConfig
 from recombine.config.schema import Config
 from recombine.config.task import VARIATIONS, TaskConfig
 from recombine.errors import InputError
@@ -18,8 +19,9 @@ from recombine.measure.novel import EXPLAINED, NUM_INPUTS, novel_tasks, one_thre
 from recombine.measure.r2 import score, score_by_mask
 from recombine.measure.reference.trained_tasks import draw_tasks
 from recombine.model.hypertransformer import Hypertransformer
+from recombine.record.novel import pool_novel
 from recombine.run.load import TrainedModel
-from recombine.story.facts import Answers, StoryFacts, StoryScores
+from recombine.story.facts import MOST_STEPS, Start, StoryFacts, StoryScores
 from recombine.stream import Stream, stream_key
 from recombine.task.episode import Episode, sample_input
 from recombine.task.interface import Teacher
@@ -87,30 +89,40 @@ def measure_facts(pair: StoryPair) -> StoryFacts:
     assert hyper.fit_output.latent is not None
     to_inferred = fit_map(scaled_latent(teacher, hyper.fit_episodes.latent), hyper.fit_output.latent)
 
-    def predict(answers: Answers, episodes: Episode) -> ArrayLike:
-        match answers:
-            case "transformer":
-                return evaluated[0].forward(episodes).y
-            case "inferred":
-                return hyper.forward(episodes).y
-            case "true":
-                z = jnp.asarray(to_inferred(scaled_latent(teacher, episodes.latent)), jnp.float32)
-                return execute_many(model, z, episodes.query_x)
-            case "explicit":
-                start = hyper.forward(episodes).latent
-                assert start is not None
-                return infer_explicitly(model, start, episodes, EXPLICIT_STEPS).y[:, -1]
+    def execute_true(episodes: Episode) -> ArrayLike:
+        z = jnp.asarray(to_inferred(scaled_latent(teacher, episodes.latent)), jnp.float32)
+        return execute_many(model, z, episodes.query_x)
 
-    tasks, support, scores = novel_tasks(config, teacher), config.task.support, {}
-    for answers in ("transformer", "inferred", "true", "explicit"):
-        found, masks = {}, {}
+    def execute_explicit(start: Start, episodes: Episode) -> np.ndarray:
+        """The predictions before the first step and after each."""
+        own = hyper.forward(episodes).latent
+        assert own is not None
+        latent = jnp.zeros_like(own) if start == "zero" else own
+        return np.asarray(infer_explicitly(model, latent, episodes, MOST_STEPS).y).T
+
+    tasks, support = novel_tasks(config, teacher), config.task.support
+    scored = {"in_dist": hyper.episodes["in_dist"], "ood": hyper.episodes["ood"], "novel": tasks.episodes}
+
+    def scores(predictions: Mapping[str, ArrayLike]) -> StoryScores:
+        masks = {}
         for split in ("in_dist", "ood"):
-            prediction = predict(answers, hyper.episodes[split])
-            found[split] = score(prediction, hyper.episodes[split]).r2
-            masks |= score_by_mask(prediction, hyper.episodes[split], support.masks_of(split))
-        novel = score_novel(predict(answers, tasks.episodes), tasks, tasks.span)
-        by_mask = {mask: one.r2 for mask, one in masks.items() if one.r2 is not None}
-        scores[answers] = StoryScores(found["in_dist"], found["ood"], novel.r2, by_mask)
+            masks |= score_by_mask(predictions[split], scored[split], support.masks_of(split))
+        novel = score_novel(predictions["novel"], tasks, tasks.span)
+        return StoryScores(
+            score(predictions["in_dist"], scored["in_dist"]).r2,
+            score(predictions["ood"], scored["ood"]).r2,
+            novel.r2,
+            {mask: one.r2 for mask, one in masks.items() if one.r2 is not None},
+            {mask: pooled.r2 for mask in novel.masks if (pooled := pool_novel(novel.masks, [mask]))},
+        )
+
+    def measure(predict: Callable[[Episode], ArrayLike]) -> StoryScores:
+        return scores({name: predict(episodes) for name, episodes in scored.items()})
+
+    def measure_steps(start: Start) -> tuple[StoryScores, ...]:
+        found = {name: execute_explicit(start, episodes) for name, episodes in scored.items()}
+        return tuple(scores({name: y[step] for name, y in found.items()}) for step in range(MOST_STEPS + 1))
+
     x, span = _queries(config, teacher)
     return StoryFacts(
         modules=support.num_modules,
@@ -127,9 +139,15 @@ def measure_facts(pair: StoryPair) -> StoryFacts:
         queries=packed_floats(x),
         span=packed_floats(span),
         directions=span.shape[1],
-        novel_share=novel.share,
+        novel_share=score_novel(tasks.episodes.query_y, tasks, tasks.span).share,
         episodes=config.measure.episodes,
-        scores=scores,
+        novel_tasks=len(tasks.mask),
+        scores={
+            "transformer": measure(lambda episodes: evaluated[0].forward(episodes).y),
+            "inferred": measure(lambda episodes: hyper.forward(episodes).y),
+            "true": measure(execute_true),
+        },
+        explicit={"own": measure_steps("own"), "zero": measure_steps("zero")},
     )
 
 

@@ -7,7 +7,6 @@ explorable.scene = (() => {
   const { floats, unpack, readContext, predict, infer, project, execute } = explorable.network;
   const { steps } = explorable.inference;
   const teachers = explorable.teacher;
-  const MOST_STEPS = 6;
 
   // Both models, the teacher and the test inputs, unpacked.
   function open({ models: [first, second], facts }) {
@@ -39,9 +38,10 @@ explorable.scene = (() => {
     const truth = teachers.label(teacher, z, queries);
     const guess = infer(hyper, readContext(hyper, { x, y })).z;
     const context = project(hyper, x);
+    const most = world.facts.explicit.own.length - 1;
     const paths = {
-      guess: steps(hyper, context, y, guess, MOST_STEPS),
-      zero: steps(hyper, context, y, new Float64Array(hyper.modules), MOST_STEPS),
+      own: steps(hyper, context, y, guess, most),
+      zero: steps(hyper, context, y, new Float64Array(hyper.modules), most),
     };
     return {
       world, task, z, x, y, truth, guess, paths,
@@ -76,5 +76,5 @@ explorable.scene = (() => {
 
   const novelPart = (scene, values) => teachers.outside(scene.world.span, values);
 
-  return { MOST_STEPS, open, make, more, executed, score, novelPart };
+  return { open, make, more, executed, score, novelPart };
 })();

@@ -5,10 +5,12 @@
 // drawn; while the transformer still computes, the latest question is asked next.
 explorable.story = (place, packed, { save = () => {} } = {}) => {
   const { element, theta, modulesOf, nameOf, number, graph, square, strip } = explorable.drawing;
-  const { MOST_STEPS, open, make, more, executed, score, novelPart } = explorable.scene;
+  const { open, make, more, executed, score, novelPart } = explorable.scene;
   const world = open(packed);
   const { facts } = world;
-  const { scores } = facts;
+  const { scores, explicit } = facts;
+  const MOST_STEPS = explicit.own.length - 1;
+  const TOLD = 3; // the number of corrections whose scores the words give
   const SLICE = 28; // milliseconds of the transformer's work between two drawings
   const PACE = 800; // milliseconds between the steps that a page shows by itself
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
@@ -18,7 +20,7 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
   if (!lengths.includes(facts.context)) lengths.push(facts.context);
   lengths.sort((a, b) => a - b);
 
-  const state = { step: 0, weights: [], draw: 0, length: facts.context, fresh: null, answers: "inferred", steps: 0, start: "guess", moved: null, show: "whole" };
+  const state = { step: 0, weights: [], draw: 0, length: facts.context, fresh: null, answers: "inferred", steps: 0, start: "own", moved: null, show: "whole" };
   const maskOf = (weights) => weights.map((weight) => (weight > 0 ? "1" : "0")).join("");
   const even = (mask) => [...mask].map((bit) => Number(bit) / modulesOf(mask).length);
   const kindOf = (mask) => (facts.held_out.includes(mask) ? "held" : facts.trained.includes(mask) ? "trained" : "other");
@@ -31,9 +33,9 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
   const strong = (text) => element("strong", { text });
   const STEPS = [
     { title: "What both practised", words: () => [`Each circle is a skill`, term(`module`), `. A task mixes two skills; ${facts.context} solved examples are all a model sees of it`, term("in-context learning"), `. Both models practised the ${facts.trained.length} grey pairs. On those, their answers are right: `, strong("the dots lie on the diagonal.")] },
-    { title: "A pair they never saw", words: () => [`Now mix two skills that were never mixed in training`, term("held out"), `. Both models slip, about equally: R² ${number(scores.transformer.ood)} and ${number(scores.inferred.ood)} over all such tasks. Now subtract the best blend of practised tasks. `, strong("Only recombining skills reaches what is left"), term(`novel part, ${Math.round(100 * facts.novel_share)} % of the variance`), `: there the plain transformer has R² ${number(scores.transformer.novel)}, the other ${number(scores.inferred.novel)} over all such tasks.`] },
+    { title: "A pair they never saw", words: () => [`Now mix two skills that were never mixed in training`, term("held out"), `. Both models slip, about equally: R² ${number(scores.transformer.ood)} and ${number(scores.inferred.ood)} over all such tasks. But a weighted sum of practised tasks already gives most of a new one. Subtract the best such sum: `, strong("only recombining skills predicts what is left"), term(`novel part, ${Math.round(100 * facts.novel_share)} % of the variance`), `: there the plain transformer has R² ${number(scores.transformer.novel)}, the other ${number(scores.inferred.novel)}.`] },
     { title: "Whose fault is it?", words: () => [`The second model works in two parts: it guesses a recipe`, term("latent"), `, then carries the recipe out. Hand it the true recipe, and it `, strong("snaps onto the diagonal"), `: R² ${number(scores.true.ood)} over all such tasks. It could always carry out the new mix; `, strong("it did not fully recognise it."), ` The plain transformer has no recipe to hand over.`] },
-    { title: "Let it work it out", words: () => [`Nobody hands it anything now. Instead of one quick guess, it tries its recipe on the ${facts.context} examples, sees the error, corrects the recipe, and repeats`, term("explicit inference: Gauss–Newton steps through its own modules"), `. A few corrections reach R² ${number(scores.explicit.ood)} over all such tasks: `, strong("what it learned does recombine; the quick guess was the weak part.")] },
+    { title: "Let it work it out", words: () => [`Nobody hands it anything now. Instead of one quick guess, it tries its recipe on the ${facts.context} examples, sees the error, corrects the recipe, and repeats`, term("explicit inference: Gauss–Newton steps through its own modules"), `. A few corrections reach R² ${number(explicit.own[TOLD].ood)} over all such tasks: `, strong("what it learned does recombine; the quick guess was the weak part.")] },
     { title: "Play", words: () => [`Click skills to switch them on, drag the mix, take fewer examples, move the recipe by hand, or take a teacher with skills that neither model has met`, term("control"), `.`] },
   ];
   const PLAY = STEPS.length - 1;
@@ -58,10 +60,10 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
     choice("answers", "inferred", "its own guess", () => answerFrom("inferred")),
     choice("answers", "true", "the true recipe", () => answerFrom("true")),
     choice("answers", "explicit", "worked out", () => answerFrom("explicit")));
-  const counts = element("div", { class: "choices counts", role: "group", "aria-label": "corrections of the recipe" }, element("span", { text: "corrections" }),
-    ...Array.from({ length: MOST_STEPS - 1 }, (_, i) => choice("steps", String(i), String(i), () => { stop(); state.steps = i; draw(true); keep(); })));
+  const counts = element("div", { class: "choices counts", role: "group", "aria-label": "corrections of the recipe" }, element("span", { text: "corrections (key k)" }),
+    ...Array.from({ length: MOST_STEPS + 1 }, (_, i) => choice("steps", String(i), String(i), () => stepTo(i))));
   const starts = element("div", { class: "choices starts", role: "group", "aria-label": "where the corrections start" }, element("span", { text: "start from" }),
-    choice("start", "guess", "its guess", () => startFrom("guess")), choice("start", "zero", "nothing", () => startFrom("zero")));
+    choice("start", "own", "its guess", () => startFrom("own")), choice("start", "zero", "nothing", () => startFrom("zero")));
   const hand = element("div", { class: "hand" });
 
   const side = (kind, name, terms, ...controls) => {
@@ -71,6 +73,7 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
   const sides = [side("first", "Plain transformer", "transformer"), side("second", "With a recipe bottleneck", "hypertransformer", latents, counts, starts, hand)];
   const frames = [element("div", { class: "plot-of" }), element("div", { class: "plot-of" })];
   const plots = [["Plain transformer", "first"], ["With a recipe bottleneck", "second"]].map(([name, kind], i) => square(frames[i], { name, kind }, world.queries.length / facts.inputs));
+  const [caption, detail] = [element("span"), element("span", { class: "detail" })];
   const pairs = element("div", { class: "strip" });
   const drawStrip = strip(pairs, facts, choose);
   const spoken = element("p", { class: "spoken", role: "status" });
@@ -82,7 +85,7 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
     element("div", { class: "stage" },
       element("div", { class: "task" }, circles, badge, sliders, element("div", { class: "examples" }, element("label", { class: "length" }, lengthShown, length), element("div", { class: "choices" }, redraw, stranger))),
       ...[0, 1].map((i) => element("div", { class: "model" }, frames[i], sides[i].node))),
-    element("div", { class: "below" }, element("p", { class: "caption" }, element("span", { class: "sign first", text: "●" }), " plain ", element("span", { class: "sign second", text: "■" }), ` bottleneck: R² over all test tasks of a pair (${(2 * facts.episodes).toLocaleString("en")} tasks, one seed). Click a pair.`), views),
+    element("div", { class: "below" }, element("p", { class: "caption" }, element("span", { class: "sign first", text: "●" }), " plain ", element("span", { class: "sign second", text: "■" }), caption, detail), views),
     pairs, spoken);
 
   // ---- asking and drawing ------------------------------------------------------------------------------------------
@@ -144,7 +147,7 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
     return reaches.get(key);
   }
 
-  // Only a held-out task has a part that no blend of practised tasks explains.
+  // Only a held-out task has a part that no sum of practised tasks gives.
   const hasNovel = () => kindOf(current()) === "held" && state.fresh === null;
 
   let drawn = 0;
@@ -163,21 +166,40 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
     if (!novel || all) plots[0].draw({ ...shared, truth, answers: part(scene.answers), fresh: scene.done, ghost: null, glide, label: `R² ${number(first.whole)}` });
     plots[1].draw({ ...shared, truth, answers: part(answers), fresh: answers.length, ghost, glide: glide && !calm.matches, label: `R² ${number(second.whole)}` });
     const mask = current();
-    const hyper = scores[state.answers] ?? scores.inferred;
+    const hyper = state.answers === "explicit" ? explicit[state.start][state.steps] : scores[state.answers] ?? scores.inferred;
     [[first, scores.transformer], [second, hyper]].forEach(([found, measured], i) => {
       const of = sides[i];
       of.big.textContent = number(novel ? found.novel : found.whole);
       of.big.classList.toggle("partial", i === 0 && !all);
       of.novel.textContent = held ? (novel ? `whole answer: ${number(found.whole)}` : `new part: ${number(found.novel)}`) : " ";
-      const over = state.fresh === null && !(i === 1 && state.answers === "moved") && state.length === facts.context ? (novel ? measured.novel : measured.masks[mask]) : undefined;
-      of.all.textContent = over === undefined ? " " : novel ? `all never-seen tasks: ${number(over)}` : `all ${nameOf(mask)} tasks: ${number(over)}`;
+      const over = state.fresh === null && !(i === 1 && state.answers === "moved") && state.length === facts.context ? (novel ? measured.novel_masks : measured.masks)[mask] : undefined;
+      of.all.textContent = over === undefined ? " " : `all ${nameOf(mask)} tasks: ${number(over)}`;
     });
     sides[0].note.textContent = state.step === 2 || state.step === 3 ? "It has no recipe to hand over or to correct." : "";
     sides[1].note.textContent = ghost && state.step < PLAY ? "○ its own guess" : "";
-    drawStrip(state.fresh === null ? mask : "", scores.transformer.masks, hyper.masks);
+    pairsOf(hyper, novel);
     controls();
     drawn += 1;
     place.dataset.draws = drawn;
+    if (drawn === 1) performance.mark("picture"); // for whoever measures the pace
+  }
+
+  // All pairs, with the scores of what the plots show: the same part of the answers, from the same kind of latent.
+  function pairsOf(hyper, novel) {
+    const part = novel ? "novel_masks" : "masks";
+    const lowest = Math.min(...[scores.transformer, ...(state.answers === "explicit" ? explicit[state.start] : [hyper])].flatMap((one) => Object.values(one[part])));
+    drawStrip({
+      chosen: state.fresh === null ? current() : "",
+      first: scores.transformer[part],
+      second: hyper[part],
+      low: novel ? 0 : Math.max(0, Math.min(0.75, Math.floor(4 * lowest) / 4)), // the same for all corrections
+      note: novel ? "practised: nothing new" : "practised",
+    });
+    const corrections = `${state.steps} correction${state.steps === 1 ? "" : "s"}${state.start === "zero" ? " from nothing" : ""}`;
+    const how = { true: " (true recipe)", explicit: ` (${corrections})` }[state.answers] ?? (state.step > 1 ? " (own guess)" : "");
+    const tasks = (novel ? facts.novel_tasks : 2 * facts.episodes).toLocaleString("en");
+    caption.textContent = ` bottleneck${how}: R² of ${novel ? "the new part" : "the whole answer"}`;
+    detail.textContent = ` for each pair, over ${tasks} test tasks in all, one seed. Click a pair.`;
   }
 
   let speaking = null;
@@ -191,7 +213,7 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
 
   // ---- the controls ------------------------------------------------------------------------------------------------
 
-  const KINDS = { held: "never practised", trained: "practised", other: "neither practised nor tested" };
+  const KINDS = { held: "never practised", trained: "practised", other: "never tried" };
   let shownTask = "";
   let shownHand = "";
 
@@ -279,6 +301,14 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
     keep();
   }
 
+  function stepTo(steps) {
+    if (steps < 0 || steps > MOST_STEPS) return;
+    stop();
+    state.steps = steps;
+    draw(true);
+    keep();
+  }
+
   function startFrom(start) {
     state.start = start;
     correct();
@@ -294,7 +324,7 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
   // Correct the recipe step by step, for all to see.
   function correct() {
     stop();
-    const last = state.start === "zero" ? 4 : 3;
+    const last = state.start === "zero" ? MOST_STEPS : TOLD;
     state.steps = calm.matches ? last : 0;
     const next = () => {
       if (state.steps >= last || state.answers !== "explicit") return;
@@ -316,7 +346,7 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
     const wanted = step === 0 ? "trained" : "held";
     if (mask) state.weights = even(mask);
     else if (step < PLAY && (kind !== wanted || state.fresh !== null)) state.weights = even(wanted === "held" ? heldFirst : trainedFirst);
-    if (step < PLAY) Object.assign(state, { fresh: null, length: facts.context, start: "guess", answers: "inferred", steps: 0, moved: null });
+    if (step < PLAY) Object.assign(state, { fresh: null, length: facts.context, start: "own", answers: "inferred", steps: 0, moved: null });
     if (step !== 1) state.show = "whole";
     if (step === 1) {
       if (calm.matches) state.show = "novel";
@@ -344,6 +374,7 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
   addEventListener("keydown", (event) => {
     if (place.hidden || event.altKey || event.ctrlKey || event.metaKey) return;
     if (event.target.matches?.("input, select, textarea")) return;
+    if (state.answers === "explicit" && event.key.toLowerCase() === "k") stepTo(state.steps + (event.key === "k" ? 1 : -1));
     const by = { ArrowRight: 1, PageDown: 1, ArrowLeft: -1, PageUp: -1 }[event.key];
     if (!by) return;
     event.preventDefault();
@@ -355,7 +386,7 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
   function keep() {
     const play = state.step === PLAY;
     save([["step", state.step + 1], ["pair", current()], ["weights", play ? state.weights.map((weight) => Number(weight.toFixed(3))).join(",") : null], ["draw", state.draw || null],
-      ["length", state.length === facts.context ? null : state.length], ["fresh", state.fresh], ["answers", state.answers === "moved" ? null : state.answers], ["steps", state.answers === "explicit" ? state.steps : null], ["start", state.start === "guess" ? null : state.start], ["show", state.show === "whole" ? null : state.show]]);
+      ["length", state.length === facts.context ? null : state.length], ["fresh", state.fresh], ["answers", state.answers === "moved" ? null : state.answers], ["steps", state.answers === "explicit" ? state.steps : null], ["start", state.start === "own" ? null : state.start], ["show", state.show === "whole" ? null : state.show]]);
   }
 
   // Restore a linked state. What the link does not say, or says wrongly, is as at the start of its step.
@@ -379,8 +410,8 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
     if (["inferred", "true", "explicit"].includes(parameters.get("answers")) && step > 1) {
       stop();
       state.answers = parameters.get("answers");
-      state.start = parameters.get("start") === "zero" ? "zero" : "guess";
-      state.steps = whole("steps", 0, MOST_STEPS - 2) ?? 0;
+      state.start = parameters.get("start") === "zero" ? "zero" : "own";
+      state.steps = whole("steps", 0, MOST_STEPS) ?? 0;
     }
     if (parameters.get("show") === "novel" && step > 0) state.show = "novel";
     ask();

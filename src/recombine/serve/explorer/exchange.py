@@ -5,14 +5,30 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, Literal
 
-from recombine.checks import check_number, check_seed
+from recombine.checks import check_number, check_seed, check_size
 from recombine.errors import InputError
 from recombine.record.codec import Record
 from recombine.support.masks import Mask
 
 TRUE: Final = "true"
-Latent = tuple[float, ...] | Literal["true"]
-"""A replacement for the latent that a model inferred: numbers, or `TRUE` for the image of the task's own latent."""
+Start = Literal["own", "zero"]
+"""Where explicit inference starts: at the latent that the model infers, or at zero."""
+MOST_STEPS = 10
+
+
+class Explicit(Record, frozen=True):
+    """The latent after some steps of explicit inference."""
+
+    start: Start
+    steps: int
+
+    def __post_init__(self) -> None:
+        check_size("steps", self.steps, least=0, most=MOST_STEPS)
+
+
+Latent = tuple[float, ...] | Literal["true"] | Explicit
+"""A replacement for the latent that a model inferred: numbers, `TRUE` for the image of the task's own latent, or one
+that explicit inference finds."""
 LARGEST_LATENT = 1e6
 TaskKind = Literal["trained", "held_out", "other", "control"]
 """The relation of a task to a model. `control`: the model was trained on another teacher."""
@@ -139,8 +155,11 @@ class ModelAnswer(Record, frozen=True, kw_only=True):
     """The latent that the model inferred."""
     used: tuple[float, ...] | None
     """The latent that replaced it."""
+    by_step: tuple[float | None, ...] | None
+    """R² before the first step of explicit inference and after each, if that was asked for."""
     decoded: tuple[float, ...] | None
-    """The teacher's latent, decoded from the residual stream: the mean over some queries."""
+    """The teacher's latent, decoded from the latent that the model executes, or, if it has none, from the residual
+    stream: the mean over some queries."""
     deviation: tuple[float, ...] | None
     """The standard deviation over those queries."""
     attention: tuple[tuple[tuple[float, ...], ...], ...] | None

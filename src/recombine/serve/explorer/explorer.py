@@ -20,9 +20,9 @@ from recombine.model.forward import predict_batch
 from recombine.model.framework.torch_model import TorchModel
 from recombine.model.interface import LatentModel, Model, Trace
 from recombine.serve.explorer.exchange import (
-    TRUE,
     ComposedTask,
     ContextLabels,
+    Explicit,
     Exploration,
     Latent,
     Line,
@@ -31,9 +31,9 @@ from recombine.serve.explorer.exchange import (
     ModelDescription,
     TaskKind,
     TrueLabels,
-    check_latent,
 )
-from recombine.serve.explorer.model import ExploredModel, load_explored, parameters_stamp, true_latent
+from recombine.serve.explorer.latent import Replacement, replace_latent, true_latent
+from recombine.serve.explorer.model import ExploredModel, load_explored, parameters_stamp
 from recombine.serve.explorer.scene import (
     NUM_QUERIES,
     NUM_READ,
@@ -61,8 +61,8 @@ class Explorer:
     def __init__(self, below: Path | None = None) -> None:
         self.below = below
         self.loaded: OrderedDict[Path, ExploredModel] = OrderedDict()
-        self.compiled: dict[Path, set[int]] = {}
-        """The context lengths that each model is compiled for."""
+        self.compiled: dict[Path, set[tuple[int, bool]]] = {}
+        """The context lengths that each model is compiled for, without and with explicit inference."""
         self.first_times = 0
         """The number of times that a model was loaded, or compiled for a length, for the first time."""
 
@@ -99,9 +99,9 @@ class Explorer:
         for i, (path, run) in enumerate(zip(paths, runs, strict=True)):
             kind = _kind(task, run, teacher)
             true = _numbers(true_latent(run, latent)) if run.to_inferred and kind != "control" else None
-            replacement = _replacement(run, latents[i] if i < len(latents) else None, true)
-            answers.append(_answer(run, scene, kind, true, replacement))
-            self._count_use(path, task.length)
+            asked = latents[i] if i < len(latents) else None
+            answers.append(_answer(run, scene, kind, true, replace_latent(run, scene, asked, true)))
+            self._count_use(path, (task.length, isinstance(asked, Explicit)))
         return Exploration(
             latent=_numbers(latent),
             context=ContextLabels(_numbers(scene.context_y)),
@@ -117,10 +117,11 @@ class Explorer:
             run = self._load(path)
             length = run.config.task.episode_length
             for n in sorted(context_lengths(length), key=lambda n: abs(n - length + 1)):
-                if n not in self.compiled[path]:
-                    weights = (1.0, *[0.0] * (run.config.task.num_modules - 1))
-                    self.explore([path], ComposedTask(weights, n))
-                    return True
+                for latent in (None, Explicit("own", 0)) if run.latent_dim else (None,):
+                    if (n, latent is not None) not in self.compiled[path]:
+                        weights = (1.0, *[0.0] * (run.config.task.num_modules - 1))
+                        self.explore([path], ComposedTask(weights, n), [latent])
+                        return True
         return False
 
     def _load(self, path: Path) -> ExploredModel:
@@ -134,10 +135,10 @@ class Explorer:
             self.compiled = {other: set() for other in self.compiled}
         return self.loaded[path]
 
-    def _count_use(self, path: Path, *lengths: int) -> None:
-        if path not in self.compiled or not self.compiled[path].issuperset(lengths):
+    def _count_use(self, path: Path, *programs: tuple[int, bool]) -> None:
+        if path not in self.compiled or not self.compiled[path].issuperset(programs):
             self.first_times += 1
-        self.compiled.setdefault(path, set()).update(lengths)
+        self.compiled.setdefault(path, set()).update(programs)
 
 
 @eqx.filter_jit
@@ -177,17 +178,20 @@ def _last(trace: Trace) -> Array | None:
 
 
 def _answer(
-    run: ExploredModel, scene: Scene, kind: TaskKind, true: Numbers | None, latent: Array | None
+    run: ExploredModel, scene: Scene, kind: TaskKind, true: Numbers | None, replacement: Replacement | None
 ) -> ModelAnswer:
+    latent, by_step = (None, None) if replacement is None else replacement
     given = jnp.zeros(run.latent_dim) if latent is None and run.latent_dim else latent
     is_replaced = jnp.asarray(latent is not None)
     if isinstance(run.model, TorchModel):
         query_y, slice_y, streams, trace = _run_torch(run.model, scene)
     else:
         query_y, slice_y, streams, trace = _run(run.model, run.config.compute, scene, given, is_replaced)
+    executed = trace.latent if latent is None else latent
+    features = executed[None] if run.latent_dim and executed is not None else streams
     decoded = None
-    if run.probe is not None and streams is not None:
-        decoded = np.asarray(streams, np.float64) @ np.asarray(run.probe.weights) + np.asarray(run.probe.intercept)
+    if run.probe is not None and features is not None:
+        decoded = np.asarray(features, np.float64) @ np.asarray(run.probe.weights) + np.asarray(run.probe.intercept)
     return ModelAnswer(
         kind=kind,
         true=true,
@@ -197,6 +201,7 @@ def _answer(
         r2=_r2(query_y, scene),
         inferred=None if trace.latent is None else _numbers(trace.latent),
         used=None if latent is None else _numbers(latent),
+        by_step=None if by_step is None else tuple(_r2(y, scene) for y in by_step),
         decoded=None if decoded is None else _numbers(decoded.mean(axis=0)),
         deviation=None if decoded is None else _numbers(decoded.std(axis=0)),
         attention=None if trace.attention is None else _attention(trace.attention),
@@ -237,24 +242,6 @@ def _check_task(task: ComposedTask, runs: Sequence[ExploredModel]) -> None:
         raise InputError("direction", task.direction, f"an axis from 1 to {first.input_dim}, or 0")
     if not 0 <= task.teacher_of < len(runs):
         raise InputError("teacher_of", task.teacher_of, f"one of the {len(runs)} runs, from 0")
-
-
-def _replacement(run: ExploredModel, latent: Latent | None, true: Numbers | None) -> Array | None:
-    """The array that replaces the inferred latent. None if the latent stays as inferred."""
-    if latent is None:
-        return None
-    size = run.latent_dim
-    if size is None:
-        raise InputError("latent", latent, f"{run.config.model.label} has no latent that can be replaced")
-    values = true if isinstance(latent, str) else latent
-    if values is None:
-        raise InputError(
-            "latent", TRUE, "numbers: the model was trained on another teacher, so there is no true latent"
-        )
-    if len(values) != size:
-        raise InputError("latent", latent, f"{size} numbers, or {TRUE}")
-    check_latent(values)
-    return jnp.asarray(values, jnp.float32)
 
 
 def _kind(task: ComposedTask, run: ExploredModel, teacher: Teacher) -> TaskKind:

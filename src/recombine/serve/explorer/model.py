@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Float
 
 from recombine.config.schema import Config
 from recombine.errors import InputError
@@ -37,7 +35,7 @@ class ExploredModel(NamedTuple):
     step: int
     teacher: Teacher
     probe: Ridge | None
-    """From the last residual stream to the teacher's latent."""
+    """To the teacher's latent: from the model's own, where that can be replaced, or from the last residual stream."""
     latent_dim: int | None
     """The size of the latent, where it can be replaced."""
     to_inferred: AffineMap | None
@@ -67,12 +65,6 @@ def parameters_stamp(path: Path, below: Path | None = None) -> int:
     return max((found.st_mtime_ns for file in files if (found := stat_below(file, below))), default=0)
 
 
-def true_latent(run: ExploredModel, latent: Float[Array, "M"]) -> np.ndarray:
-    """The latent that the model would infer if its inference were correct: the image of the task's latent."""
-    assert run.to_inferred is not None
-    return run.to_inferred(scaled_latent(run.teacher, latent[None])[0])
-
-
 def _fit(
     config: Config, model: Model, teacher: Teacher, latent_dim: int | None
 ) -> tuple[Ridge | None, AffineMap | None]:
@@ -81,10 +73,9 @@ def _fit(
     episodes = sample_masks(config.seed, Stream.probe, teacher, task.support.masks, task.episode_length, PROBE_EPISODES)
     output = forward_episodes(config, model, episodes)
     probe = fit_probe(output, episodes.latent)
-    to_inferred = None
-    if latent_dim is not None and output.latent is not None:
-        to_inferred = fit_map(scaled_latent(teacher, episodes.latent), output.latent)
-    return None if probe is None or not probe.residual else probe.residual[-1], to_inferred
+    if probe is not None and latent_dim is not None and output.latent is not None:
+        return probe.latent, fit_map(scaled_latent(teacher, episodes.latent), output.latent)
+    return None if probe is None or not probe.residual else probe.residual[-1], None
 
 
 def _check_no_links(path: Path, below: Path | None) -> None:

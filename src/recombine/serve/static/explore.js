@@ -1,7 +1,7 @@
 "use strict";
 // Compose a task, and see how trained models solve it.
 (() => {
-  const { byId, element, ask, say, number, theta, subscript, modulesOf, writeAddress, trouble } = recombine;
+  const { byId, element, ask, say, number, theta, subscript, modulesOf, writeAddress, trouble, inference } = recombine;
   const MOST_OPTIONS = 200;
   const TRUE = "true"; // in place of numbers: the image of the task's true latent
   const state = { runs: ["", ""], weights: [], length: null, draw: 0, teacher: 0, fresh: null, direction: 0, latents: [null, null] };
@@ -16,7 +16,7 @@
   const maskOf = (weights) => weights.map((weight) => (weight > 0 ? "1" : "0")).join("");
 
   // A description of the task, for the names of saved files.
-  const about = () => [maskOf(state.weights), `n${state.length}`, `draw${state.draw}`, ...(state.fresh === null ? [] : [`fresh${state.fresh}`]), ...(answer.models.some((one) => one.used) ? [state.latents.includes(TRUE) ? "latent-true" : "latent-moved"] : [])].join("_");
+  const about = () => [maskOf(state.weights), `n${state.length}`, `draw${state.draw}`, ...(state.fresh === null ? [] : [`fresh${state.fresh}`]), ...(answer.models.some((one) => one.used) ? [state.latents.includes(TRUE) ? "latent-true" : state.latents.find(inference.isExplicit)?.toString() ?? "latent-moved"] : [])].join("_");
 
   function save() {
     writeAddress("explore", [
@@ -118,9 +118,9 @@
     });
   }
 
-  // Discard latents that were moved by hand: they belong to the previous task. The true latent exists for every task.
+  // Discard latents that were moved by hand: they belong to the previous task. Every task has the others.
   function forgetMoved() {
-    state.latents = state.latents.map((latent) => (latent === TRUE ? TRUE : null));
+    state.latents = state.latents.map((latent) => (Array.isArray(latent) ? null : latent));
   }
 
   function setWeights(weights) {
@@ -206,8 +206,8 @@
     const kinds = new Set(answer.models.map((one) => one.kind)); // the two models may have different supports
     byId("summary").replaceChildren(...(kinds.size === 1 ? [badge(answer.models[0].kind)] : []),
       ...answer.models.map((one, i) => element("span", {}, dot(i),
-        `${labels()[i]} R² `, element("strong", { text: number(one.r2) }), ...(one.used ? [" ", element("span", { class: "badge open", text: state.latents[i] === TRUE ? "true latent" : "latent moved" })] : []), ...(kinds.size > 1 ? [" ", badge(one.kind)] : []))),
-      element("span", { class: "soft", text: `ridge on the context: R² ${number(answer.ridge)}` }));
+        `${labels()[i]} R² `, element("strong", { text: number(one.r2) }), ...(one.used ? [" ", element("span", { class: "badge open", text: answer.asked[i] === TRUE ? "true latent" : inference.isExplicit(answer.asked[i]) ? inference.badge(answer.asked[i]) : "latent moved" })] : []), ...(kinds.size > 1 ? [" ", badge(one.kind)] : []))),
+      element("span", { class: "soft", title: "Ridge regression on the same context", text: `ridge: R² ${number(answer.ridge)}` }));
     clearTimeout(announcing); // announce only when the numbers have settled
     announcing = setTimeout(() => say("announced", [...byId("summary").children].map((part) => part.textContent).join(", ")), 900);
   }
@@ -233,9 +233,13 @@
           ].map(([text, latent, title]) => element("button", { type: "button", text, title, onclick: () => { state.latents[i] = latent; update(); } }))))]
         : [])));
     }
+    inference.draw(able.map((one, i) => one && { label: labels()[i], latent: state.latents[i], asked: answer.asked[i], byStep: answer.models[i].by_step }), (i, latent) => {
+      state.latents[i] = latent;
+      update();
+    });
     able.forEach((one, i) => {
       if (!one) return;
-      const now = (state.latents[i] === TRUE ? answer.models[i].used : state.latents[i]) ?? one;
+      const now = (Array.isArray(state.latents[i]) ? state.latents[i] : answer.models[i].used) ?? one;
       const [asInferred, theTrue] = document.querySelectorAll(`#sliders [data-model="${i}"] button`);
       asInferred.setAttribute("aria-pressed", state.latents[i] === null);
       theTrue.setAttribute("aria-pressed", state.latents[i] === TRUE);
@@ -267,6 +271,7 @@
       for (;;) {
         again = false;
         const of = described;
+        const asked = [...state.latents]; // by the time of the answer, a slider may have moved on
         const found = await ask("/api/explore", [
           ...chosen().map((name) => ["run", name]), ["weights", state.weights.join(",")], ["length", state.length], ["draw", state.draw],
           ["direction", state.direction], ["teacher_of", state.teacher], ...(state.fresh === null ? [] : [["fresh", state.fresh]]),
@@ -274,7 +279,7 @@
         ]);
         if (!described) return; // other models have been chosen; they are asked once they are loaded
         if (described !== of) continue;
-        answer = found;
+        answer = { ...found, asked };
         trouble(null);
         summary();
         sliders();
@@ -309,7 +314,7 @@
       state.teacher = integer(parameters.get("teacher")) === 1 ? 1 : 0;
       state.fresh = integer(parameters.get("fresh"));
       state.direction = integer(parameters.get("direction")) ?? 0;
-      state.latents = ["latent0", "latent1"].map((name) => (parameters.get(name) === TRUE ? TRUE : numbers(parameters.get(name))));
+      state.latents = ["latent0", "latent1"].map((name) => (parameters.get(name) === TRUE ? TRUE : inference.read(parameters.get(name)) ?? numbers(parameters.get(name))));
       key = ""; // so that the form shows the restored state
       fillRuns();
     },

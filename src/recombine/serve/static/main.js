@@ -35,8 +35,12 @@
     source?.close();
     if (document.hidden) return;
     source = new EventSource(`/api/events?since=${number}`);
-    source.onopen = () => say("live", "live");
+    source.onopen = () => {
+      say("live", "live");
+      byId("live").dataset.on = "yes";
+    };
     source.onerror = () => {
+      delete byId("live").dataset.on;
       say("live", "not connected; trying again …");
       if (source.readyState === EventSource.CLOSED) retry = setTimeout(follow, 3000); // the browser does not retry by itself
     };
