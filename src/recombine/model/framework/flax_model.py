@@ -8,7 +8,7 @@ the `nnx.Param`s, are taken out of the module, which is put together again for e
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import equinox as eqx
 import jax
@@ -88,7 +88,7 @@ def check_variables(found: Callable[..., Any], config: Config) -> None:
         if not np.array_equal(value, again):
             wanted = "is drawn at random but is no nnx.Param, so it would not be saved; make it one, or draw none"
             raise InputError("model", config.model.kind, f"its {name} {wanted}")
-    for name, leaf in nnx.to_flat_state(one):
+    for name, leaf in nnx.to_flat_state(cast(Any, one)):
         if isinstance(leaf, nnx.BatchStat | nnx.Cache):
             name, what = ".".join(map(str, name)), "changes from call to call, which a model for one episode cannot"
             raise InputError("model", config.model.kind, f"its {name} ({type(leaf).__name__}) {what}")

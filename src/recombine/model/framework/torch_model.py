@@ -80,7 +80,7 @@ class TorchModel(eqx.Module):
         use_threads()
         module, state = self.built.module, self.tensors()
         with torch.no_grad():
-            y, trace = split_output(torch.func.functional_call(module, state, tuple(map(to_tensor, inputs))))
+            y, trace = split_output(torch.func.functional_call(module, dict(state), tuple(map(to_tensor, inputs))))
         traced = {name: to_array(value) for name, value in vars(trace).items() if value is not None}
         return to_array(y), Trace(**traced)
 
