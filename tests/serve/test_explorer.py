@@ -18,6 +18,7 @@ from recombine import paper
 from recombine.errors import InputError
 from recombine.record.codec import decode, encode, plain
 from recombine.run.load import load_model
+from recombine.serve.explorer import explorer as explorer_module
 from recombine.serve.explorer.exchange import ComposedTask, Explicit, Exploration
 from recombine.serve.explorer.explorer import Explorer
 from recombine.serve.explorer.scene import context_lengths, make_scene, task_latent
@@ -264,6 +265,23 @@ def test_moving_the_latent_compiles_nothing(
     assert traced == []
     explorer.explore([runs[1]], ComposedTask(WEIGHTS, 3))
     assert traced != [], "another length does"
+
+
+def test_moving_the_latent_of_one_runs_the_other_once(
+    explorer: Explorer, runs: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran, run = [], explorer_module._run
+    monkeypatch.setattr(
+        explorer_module, "_run", lambda model, *rest: ran.append(type(model).__name__) or run(model, *rest)
+    )
+    task = ComposedTask(WEIGHTS, 8, draw=11)
+    moved = [explorer.explore(runs, task, [None, (value,) * 6]) for value in (0.5, 1.0, 1.5)]
+    assert ran.count("Transformer") == 1
+    assert ran.count("Hypertransformer") == 3
+    assert len({answer.models[1].r2 for answer in moved}) == 3
+    other = explorer.explore(runs, ComposedTask(WEIGHTS, 8, draw=12))
+    assert other.models[0] != moved[0].models[0]
+    assert other == Explorer().explore(runs, ComposedTask(WEIGHTS, 8, draw=12))
 
 
 @pytest.mark.slow

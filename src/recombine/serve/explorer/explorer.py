@@ -63,6 +63,8 @@ class Explorer:
         self.loaded: OrderedDict[Path, ExploredModel] = OrderedDict()
         self.compiled: dict[Path, set[tuple[int, bool]]] = {}
         """The context lengths that each model is compiled for, without and with explicit inference."""
+        self.last: dict[Path, tuple[object, ModelAnswer]] = {}
+        """The last answer of each model: while the latent of one is moved, the other is not run again."""
         self.first_times = 0
         """The number of times that a model was loaded, or compiled for a length, for the first time."""
 
@@ -100,7 +102,10 @@ class Explorer:
             kind = _kind(task, run, teacher)
             true = _numbers(true_latent(run, latent)) if run.to_inferred and kind != "control" else None
             asked = latents[i] if i < len(latents) else None
-            answers.append(_answer(run, scene, kind, true, replace_latent(run, scene, asked, true)))
+            question = (run.stamp, paths[task.teacher_of], runs[task.teacher_of].stamp, task, asked)
+            if path not in self.last or self.last[path][0] != question:
+                self.last[path] = question, _answer(run, scene, kind, true, replace_latent(run, scene, asked, true))
+            answers.append(self.last[path][1])
             self._count_use(path, (task.length, isinstance(asked, Explicit)))
         return Exploration(
             latent=_numbers(latent),
@@ -201,7 +206,7 @@ def _answer(
         r2=_r2(query_y, scene),
         inferred=None if trace.latent is None else _numbers(trace.latent),
         used=None if latent is None else _numbers(latent),
-        by_step=None if by_step is None else tuple(_r2(y, scene) for y in by_step),
+        by_step=None if by_step is None else tuple(_r2(y, scene) for y in np.asarray(by_step)),
         decoded=None if decoded is None else _numbers(decoded.mean(axis=0)),
         deviation=None if decoded is None else _numbers(decoded.std(axis=0)),
         attention=None if trace.attention is None else _attention(trace.attention),
@@ -213,7 +218,7 @@ def _attention(attention: Array) -> tuple[tuple[Numbers, ...], ...]:
     return tuple(tuple(_numbers(head) for head in layer) for layer in weights)
 
 
-def _r2(predicted: Array, scene: Scene) -> float | None:
+def _r2(predicted: ArrayLike, scene: Scene) -> float | None:
     """R² on this task, over its queries, relative to the mean of the context's labels."""
     y, mean = np.asarray(scene.query_y, np.float64), float(np.mean(np.asarray(scene.context_y, np.float64)))
     spread = np.sum((y - mean) ** 2)
