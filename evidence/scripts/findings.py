@@ -103,10 +103,10 @@ def findings() -> str:
         f"""**The modules recombine; inferring the latent fails.** Given the true latent, the same
         hypertransformer solves held-out combinations: R² {true}.""",
         f"""**Explicit inference repairs it, without further training.** Three Gauss–Newton steps on the context,
-        through the model's own modules, raise R² to {improved}, and to {improved_novel} on the novel part. Tasks of
-        all six modules, from training on pairs alone: R² {alone} without the steps, {together} with them. On fresh
-        modules R² stays at {fresh}: the steps learn no new module. From half as many pairs they recombine in part: on
-        the novel part outside both supports, R² is {connected} for a connected support and {disconnected} for a
+        through the model's own modules, raise R² to {improved}, and to {improved_novel} on the novel part. Trained on
+        pairs alone, the model then solves tasks of all six modules: R² {together}, {alone} without the steps. On fresh
+        modules R² stays at {fresh}: the steps learn no new module. From half as many pairs they recombine in part:
+        outside both supports, R² on the novel part is {connected} for a connected support and {disconnected} for a
         disconnected one.""",
     )
     return "\n".join(
