@@ -30,7 +30,7 @@ from recombine.storage.source import open_run
 from recombine.task.evaluation import evaluation_episodes, evaluation_splits
 from recombine.train.loop import NonFiniteLoss, train
 from recombine.train.step import config_tasks, init_state
-from tests.reliability.small_run import finish, small_config
+from tests.reliability.small_run import NUM_STEPS, finish, result, small_config
 
 
 @pytest.fixture(scope="module")
@@ -196,6 +196,14 @@ def test_where_no_run_can_live(tmp_path: Path, place: str) -> None:
     with pytest.raises(InputError, match=r"^out = "):
         finish(path)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_copy_without_its_lock_file_resumes(tmp_path: Path) -> None:
+    finish(tmp_path / "whole")
+    list(execute_run(small_config(), tmp_path / "half", RunOptions(save_every=0.0, stop_at=NUM_STEPS // 2)))
+    (tmp_path / "half" / "lock").unlink()
+    finish(tmp_path / "half")
+    assert result(tmp_path / "half") == result(tmp_path / "whole")
 
 
 def test_names_of_any_kind_and_empty_directories_will_do(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ def check_run_path(path: Path) -> None:
     check_name("out", path)
     if path.exists() and not path.is_dir():
         raise InputError("out", str(path), "is a file; name a directory")
-    if path.is_dir() and not (path / LOCK).exists() and any(path.iterdir()):
+    if path.is_dir() and not _is_run(path) and any(path.iterdir()):
         raise InputError("out", str(path), "the directory has other files in it and is not a run; name a new one")
     parent = path
     while not parent.exists():
@@ -162,3 +162,8 @@ def check_run_path(path: Path) -> None:
         raise InputError("out", str(path), f"{str(parent)!r} is a file")
     if not os.access(parent, os.W_OK):
         raise InputError("out", str(path), f"the directory {str(parent)!r} cannot be written to")
+
+
+def _is_run(path: Path) -> bool:
+    """A copy of a run may lack the lock file, because some programs copy no lock files: its checkpoints are enough."""
+    return (path / LOCK).exists() or any((path / CHECKPOINTS).glob("step-*"))
