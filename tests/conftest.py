@@ -1,6 +1,7 @@
 """Shapes and types are checked at run time in the tests, and only there."""
 
 import os
+import sys
 from collections.abc import Generator
 from importlib.metadata import version
 from pathlib import Path
@@ -13,6 +14,10 @@ from jaxtyping import install_import_hook
 # The rooms of arrays. The configuration checks its own values, and its tests give it wrong ones.
 rooms = [f"recombine.{room}" for room in ("task", "model", "train", "measure", "storage", "run", "jobs")]
 install_import_hook(rooms, "beartype.beartype")
+
+# Where Python may write no bytecode, each of the tests' hundreds of processes compiles all of JAX's source: three seconds.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Most of the tests' time is compiling. What was compiled once, by any worker, subprocess or checkout, is not compiled
 # again.

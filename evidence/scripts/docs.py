@@ -122,6 +122,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "commands": code_tables.commands,
     "configuration": code_tables.configuration,
     "findings": findings.findings,
+    "explicit-steps": findings.steps_table,
     "novel-paper": lambda: findings.novel_table("paper"),
     "novel-quick": lambda: findings.novel_table("quick"),
     "explicit-paper": lambda: findings.explicit_table("paper"),

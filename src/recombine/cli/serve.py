@@ -33,7 +33,7 @@ class Serve:
     """Serve a web page of the runs in a directory: watch them train, compare them, and play with trained models."""
 
     directory: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[DIRECTORY]")] = None
-    """The directory with the runs, directly in it, a few levels below, or in archives. Default: runs."""
+    """The directory to search for runs: directly in it, a few levels below, or in archives. Default: runs."""
     demo: bool = False
     """Show the trained models that are shipped with Recombine, instead of a directory."""
     model: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
@@ -43,8 +43,8 @@ class Serve:
     port: int = 8642
     """The port, open to this machine only; 0 for any free port. From elsewhere: ssh -L 8642:localhost:8642 HOST."""
     share: float | None = None
-    """The share of one core that the models may use while the machine is busy; everything else gets half as much.
-    Default: 0.01; with --demo, no limit."""
+    """The share of one core that the models may use while the machine is busy. Requests get half as much, verdicts a
+    third. Default: 0.01; with --demo, no limit."""
     open: bool = False
     """Open the page in a browser."""
 

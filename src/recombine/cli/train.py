@@ -31,8 +31,8 @@ class Train:
     """Train one model, measure it during training, and store it in a run directory. The same command resumes."""
 
     model: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
-    """transformer, hypertransformer, bottleneck, linear-attention, deep-set, recurrent, gated-attention, perceiver, or
-    package.module:Class. Default: the configuration's model, or transformer."""
+    """transformer, hypertransformer, hypernetwork, bottleneck, linear-attention, deep-set, recurrent, gated-attention,
+    perceiver, or package.module:Class. Default: the configuration's model, or transformer."""
     task: OptionalClass = None
     """package.module:Class, your own task. Default: the paper's task."""
     preset: Annotated[Preset | None, tyro.conf.arg(metavar="{smoke,quick,paper}")] = None
