@@ -18,10 +18,17 @@ from recombine.run.signals import StopSignal
 from recombine.run.training import execute_run
 from recombine.storage.locking import coordinating
 from recombine.storage.writer import RunDirectory
-from tests.reliability.processes import STEPS, command, complete, start
+from tests.reliability import processes
+from tests.reliability.processes import SETTINGS, complete, start
 from tests.reliability.small_run import finish, result, small_config, write_model
 
 WAITING = ["tests.reliability.processes"]
+STEPS = 8_000
+SHORT = SETTINGS | {"optimizer": {"num_steps": STEPS, "batch_size": 2}}
+
+
+def command(path: Path, *more: str) -> list[str]:
+    return processes.command(path, *more, settings=SHORT)
 
 
 def wait_for(path: Path) -> None:

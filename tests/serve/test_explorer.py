@@ -6,6 +6,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -61,7 +62,8 @@ def test_predictions_are_the_models(explorer: Explorer, runs: list[Path]) -> Non
     mean = np.mean(answer.context.y)
     for path, one in zip(runs, answer.models, strict=True):
         _, model, _ = load_model(path)
-        alone = [float(model(scene.context_x, scene.context_y, x).y) for x in scene.query_x]
+        compiled = eqx.filter_jit(model)
+        alone = [float(compiled(scene.context_x, scene.context_y, x).y) for x in scene.query_x]
         np.testing.assert_allclose(one.y, alone, atol=2e-5)
         r2 = 1 - np.sum((truth - alone) ** 2) / np.sum((truth - mean) ** 2)
         np.testing.assert_allclose(one.r2, r2, atol=1e-4)
