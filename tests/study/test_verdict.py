@@ -255,6 +255,20 @@ def test_too_few_seeds_lean_and_decide_nothing(seeds: int) -> None:
             assert "leans" not in verdict.note
 
 
+def test_one_criterion_that_fails_decides_though_another_has_one_seed() -> None:
+    """A claim needs all its criteria, so one that fails with three seeds is enough; nothing leans any more."""
+    runs = []
+    for run in whole_study().runs:
+        if (run.model, run.support) == ("hypertransformer", "connected"):
+            runs.append(dataclasses.replace(run, rows=(*run.rows[:-1], with_score(run.rows[-1], "ood", r2=-1.0))))
+        elif run.seed == 0 or (run.model, run.support) != ("transformer", "disconnected"):
+            runs.append(run)
+    verdict = judge(Study(tuple(runs)))[5]
+    assert verdict.state == "does not hold"
+    assert {(len(part.effects), part.state) for part in verdict.parts} >= {(3, "does not hold"), (1, "not enough data")}
+    assert "leans" not in verdict.note
+
+
 ON_SPLITS = [one for claim in CLAIMS for reading in claim.readings for one in reading.statistics]
 
 

@@ -18,7 +18,7 @@ from recombine.jobs.execute import execute_job
 from recombine.jobs.protocol import ERRORS, Job, News, failure, keep_shape
 from recombine.record.codec import BadRecord, decode, encode
 from recombine.run.machine import prepare
-from recombine.run.process import take_stdout
+from recombine.run.process import stdin_lines, take_stdout
 from recombine.run.signals import Interrupted, run_interruptibly
 
 events: IO[str] = sys.stdout
@@ -69,7 +69,7 @@ def stay_nice() -> None:
 def _receive(jobs: "queue.Queue[Job]") -> None:
     """Read jobs from stdin. When stdin ends, for whatever reason, the worker exits."""
     try:
-        for line in sys.stdin.buffer:
+        for line in stdin_lines():
             try:
                 jobs.put(decode(line, Job))
             except BadRecord as error:

@@ -7,6 +7,7 @@ example in a container that runs as any user.
 
 import os
 import sys
+from collections.abc import Iterator
 from io import TextIOWrapper
 from pathlib import Path
 
@@ -33,6 +34,19 @@ def take_stdout(encoding: str = "utf-8", errors: str = "strict") -> TextIOWrappe
         sys.stdout.reconfigure(line_buffering=True)  # as stderr is: its lines are in order with those of stderr
     os.dup2(2, 1)
     return results
+
+
+def stdin_lines() -> Iterator[bytes]:
+    """The lines of stdin until it ends, for a thread that may still be reading when the process exits.
+
+    A thread that reads `sys.stdin` holds its lock, and Python aborts at exit if it cannot take that lock.
+    """
+    rest = b""
+    while chunk := os.read(0, 1 << 16):
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from lines
+    if rest:
+        yield rest
 
 
 NOWHERE = os.devnull  # as a directory, nobody can make anything in it

@@ -89,7 +89,7 @@ def judge(study: Study) -> tuple[Verdict, ...]:
 
 def _judge_claim(claim: Claim, study: Study, explicit: Sequence[Study | None]) -> Verdict:
     first, *others = judged = tuple(_judge_reading(reading, study) for reading in claim.readings)
-    note = _note(claim, first.parts, study)
+    note = _note(claim, first, study)
     head = (claim.number, claim.sentence, claim.panel, first.name)
     changed = (
         tuple(again for reading in claim.readings if (again := _judge_reading(reading, other)) not in judged)
@@ -152,17 +152,20 @@ def too_short(study: Study) -> bool:
     return study.runs[0].num_steps < LEAST_STEPS
 
 
-def _note(claim: Claim, parts: Sequence[Part], study: Study) -> str:
+def _note(claim: Claim, judged: JudgedReading, study: Study) -> str:
     if claim.number == 7:
         return "computed, not trained"
+    parts, decided = judged.parts, judged.state != NOT_ENOUGH
     fewest, seeds = (least_or_most((len(part.effects) for part in parts), default=0) for least_or_most in (min, max))
     unfinished = sum(not run.finished for run in study.runs)
     counted = f"{seeds} seed{'' if seeds == 1 else 's'}" if fewest in (0, seeds) else f"{fewest} to {seeds} seeds"
-    leaning = _leaning(parts) if 0 < fewest < LEAST_SEEDS and not too_short(study) else ""
+    if decided and fewest < LEAST_SEEDS:
+        counted = f"one criterion fails with {seeds} seeds"
+    leaning = _leaning(parts) if 0 < fewest < LEAST_SEEDS and not decided and not too_short(study) else ""
     notes = [f"{counted}{leaning}", f"{study.runs[0].num_steps:,} steps"]
     if too_short(study):
         notes.append(f"too short to judge by (fewer than {LEAST_STEPS:,})")
-    if fewest < LEAST_SEEDS:
+    if fewest < LEAST_SEEDS and not decided:
         notes.append(f"a verdict needs {LEAST_SEEDS} seeds")
     if unfinished:
         notes.append(f"{unfinished} run{'' if unfinished == 1 else 's'} unfinished")
