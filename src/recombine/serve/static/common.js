@@ -93,7 +93,13 @@ const recombine = (() => {
     made.append(...children);
     return made;
   }
-  const paint = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  // A colour of the style sheet. Reading it takes the browser a while, so it is remembered.
+  const paints = new Map();
+  function paint(name) {
+    const key = `${tone()} ${name}`;
+    if (!paints.has(key)) paints.set(key, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+    return paints.get(key);
+  }
 
   // Round numbers between two ends, about `many` of them.
   function ticks(low, high, many) {

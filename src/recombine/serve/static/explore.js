@@ -206,7 +206,7 @@
     const kinds = new Set(answer.models.map((one) => one.kind)); // the two models may have different supports
     byId("summary").replaceChildren(...(kinds.size === 1 ? [badge(answer.models[0].kind)] : []),
       ...answer.models.map((one, i) => element("span", {}, dot(i),
-        `${labels()[i]} R² `, element("strong", { text: number(one.r2) }), ...(one.used ? [" ", element("span", { class: "badge open", text: answer.asked[i] === TRUE ? "true latent" : inference.isExplicit(answer.asked[i]) ? inference.badge(answer.asked[i]) : "latent moved" })] : []), ...(kinds.size > 1 ? [" ", badge(one.kind)] : []))),
+        `${labels()[i]} R² `, element("strong", { text: number(one.r2), class: one.partial ? "partial" : null }), ...(one.used ? [" ", element("span", { class: "badge open", text: answer.asked[i] === TRUE ? "true latent" : inference.isExplicit(answer.asked[i]) ? inference.badge(answer.asked[i]) : "latent moved" })] : []), ...(kinds.size > 1 ? [" ", badge(one.kind)] : []))),
       element("span", { class: "soft", title: "Ridge regression on the same context", text: `ridge: R² ${number(answer.ridge)}` }));
     clearTimeout(announcing); // announce only when the numbers have settled
     announcing = setTimeout(() => say("announced", [...byId("summary").children].map((part) => part.textContent).join(", ")), 900);
@@ -253,9 +253,27 @@
     });
   }
 
+  // The answers to a question: the server gives one. The page gives several, each more complete than the one before.
+  async function* answersTo(question) {
+    if (question.described.every((one) => one.in_page)) {
+      yield* recombine.inPage.answers(question);
+      return;
+    }
+    const { names: runs, weights, length, draw, direction, teacher, fresh, latents } = question;
+    yield await ask("/api/explore", [
+      ...runs.map((name) => ["run", name]), ["weights", weights.join(",")], ["length", length], ["draw", draw],
+      ["direction", direction], ["teacher_of", teacher], ...(fresh === null ? [] : [["fresh", fresh]]),
+      ...latents.flatMap((one, i) => (one && runs[i] ? [[`latent${i}`, one.toString()]] : [])),
+    ]);
+  }
+
+  // Until the browser has shown what was drawn. A hidden page is not shown.
+  const shown = () => new Promise((done) => { requestAnimationFrame(done); setTimeout(done, 100); });
+  const count = (name) => { document.documentElement.dataset[name] = String(Number(document.documentElement.dataset[name] ?? 0) + 1); };
+
   let asking = false;
   let again = false;
-  // One request at a time, and every answer is drawn. Of the requests that arrive meanwhile, only the last is sent.
+  // One question at a time, and every answer is drawn. Of the questions that arrive meanwhile, only the last is asked.
   async function update() {
     if (!described) return;
     save();
@@ -266,29 +284,32 @@
     asking = true;
     const results = document.querySelector(".results");
     const busy = setTimeout(() => results.setAttribute("aria-busy", "true"), 250);
-    const waiting = setTimeout(() => say("waiting", "Still computing. The first answer at each context length takes longer, and while this machine is training, training has priority (increase --share to change that)."), 4000);
+    const waiting = setTimeout(() => say("waiting", described?.every((one) => one.in_page) ? "" : "Still computing. The first answer at each context length takes longer, and while this machine is training, training has priority (increase --share to change that)."), 4000);
     try {
-      for (;;) {
+      do {
         again = false;
         const of = described;
-        const asked = [...state.latents]; // by the time of the answer, a slider may have moved on
-        const found = await ask("/api/explore", [
-          ...chosen().map((name) => ["run", name]), ["weights", state.weights.join(",")], ["length", state.length], ["draw", state.draw],
-          ["direction", state.direction], ["teacher_of", state.teacher], ...(state.fresh === null ? [] : [["fresh", state.fresh]]),
-          ...state.latents.flatMap((one, i) => (one && state.runs[i] ? [[`latent${i}`, one.toString()]] : [])),
-        ]);
-        if (!described) return; // other models have been chosen; they are asked once they are loaded
-        if (described !== of) continue;
-        answer = { ...found, asked };
-        trouble(null);
-        summary();
-        sliders();
-        await recombine.explorePlots({ answer, names: labels(), runs: state.runs, about: about() });
-        results.classList.remove("stale");
-        document.documentElement.dataset.drawings = String(Number(document.documentElement.dataset.drawings ?? 0) + 1);
-        if (!again) break; // every answer is drawn; then the latest question is asked
-      }
-      document.documentElement.dataset.answers = String(Number(document.documentElement.dataset.answers ?? 0) + 1);
+        const { weights, length, draw, direction, teacher, fresh } = state;
+        const question = { names: chosen(), described, weights: [...weights], length, draw, direction, teacher, fresh, latents: [...state.latents] };
+        count("questions");
+        for await (const found of answersTo(question)) {
+          if (!described) return; // other models have been chosen; they are asked once they are loaded
+          if (described !== of) {
+            again = true;
+            break;
+          }
+          answer = { ...found, asked: question.latents };
+          trouble(null);
+          summary();
+          sliders();
+          recombine.explorePlots({ answer, names: labels(), runs: state.runs, about: about() });
+          results.classList.remove("stale");
+          count("drawings");
+          await shown();
+          if (again) break; // what is drawn next is the latest question
+        }
+      } while (again && described);
+      count("answers");
     } catch (error) {
       trouble(error.message);
       results.classList.add("stale"); // the results shown belong to an earlier task

@@ -1,6 +1,7 @@
 "use strict";
 // Draws the explorer's plots of an answer. `names` are the labels of its models, `runs` the names of their runs.
-// An answer is drawn in a few milliseconds, so that the plots move while a slider is dragged.
+// An answer is drawn in a few milliseconds, so that the plots move while a slider is dragged. A prediction that is not yet
+// computed is null.
 (() => {
   const { byId, plot, unplot, number, theta, svg, paint, ticks } = recombine;
   const [LEFT, RIGHT, TOP, BOTTOM] = [46, 12, 26, 38];
@@ -45,13 +46,13 @@
   }
 
   function scatter({ answer, names, runs, about }) {
-    const rows = answer.models.flatMap((one, i) => one.y.map((y, j) => ({ query: j + 1, truth: answer.truth.y[j], predicted: y, model: names[i], run: runs[i] })));
+    const rows = answer.models.flatMap((one, i) => one.y.map((y, j) => ({ query: j + 1, truth: answer.truth.y[j], predicted: y, model: names[i], run: runs[i] }))).filter((row) => row.predicted !== null);
     const words = answer.models.map((one, i) => `${names[i]}: R² ${number(one.r2)}`).join("; ");
     plot("scatter", { height: HEIGHT, rows, about, words: `${answer.truth.y.length} queries. ${words}`, draw(picture, width) {
       const both = ends("scatter", rows.flatMap(({ truth, predicted }) => [truth, predicted])); // both axes follow the diagonal
       const { x, y } = axes(picture, width, { xs: both, ys: both, xTitle: "true y", yTitle: "predicted y" });
       picture.append(svg("path", { d: points(both, both, x, y), stroke: paint("--truth"), "stroke-dasharray": "4 3", fill: "none" }));
-      answer.models.forEach((one, i) => picture.append(svg("path", { fill: colors[i], opacity: 0.65, d: one.y.map((value, j) => MARKS[i](Number(x(answer.truth.y[j]).toFixed(1)), Number(y(value).toFixed(1)))).join("") })));
+      answer.models.forEach((one, i) => picture.append(svg("path", { fill: colors[i], opacity: 0.65, d: one.y.map((value, j) => (value === null ? "" : MARKS[i](Number(x(answer.truth.y[j]).toFixed(1)), Number(y(value).toFixed(1))))).join("") })));
       legend(picture, names.map((name, i) => [name, svg("path", { d: MARKS[i](12, 0), fill: colors[i] })]));
       nearest(picture, rows.map((row) => [x(row.truth), y(row.predicted), `${row.model}: true ${number(row.truth)}, predicted ${number(row.predicted)}`]), width);
     } });
@@ -75,17 +76,19 @@
 
   function slice({ answer, names, about }) {
     const { t, context } = answer.slice;
-    const lines = answer.models.flatMap((one, i) => one.slice.map((y, j) => ({ t: t[j], y, model: names[i] })));
+    const lines = answer.models.flatMap((one, i) => one.slice.map((y, j) => ({ t: t[j], y, model: names[i] }))).filter((row) => row.y !== null);
     const truth = answer.truth.slice.map((y, j) => ({ t: t[j], y, model: "truth" }));
     const examples = context.map((at, j) => ({ t: at, y: answer.context.y[j], model: "context, projected" }));
     const three = (values) => [values[0], values[Math.floor(values.length / 2)], values.at(-1)].map((value) => number(value, 2)).join(", ");
     const words = [["the truth", answer.truth.slice], ...answer.models.map((one, i) => [names[i], one.slice])].map(([name, values]) => `${name}: ${three(values)}`).join("; ");
     plot("slice", { height: HEIGHT, rows: [...truth, ...lines, ...examples], about, words: `y at the line's start, middle and end. ${words}`, draw(picture, width) {
-      const ys = ends("slice", [...answer.truth.slice, ...answer.models.flatMap((one) => one.slice)]);
+      const ys = ends("slice", [...answer.truth.slice, ...lines.map((row) => row.y)]);
       const { x, y, bottom } = axes(picture, width, { xs: [t[0], t.at(-1)], ys, xTitle: "along the line", yTitle: "y" });
       context.forEach((at, j) => at >= t[0] && at <= t.at(-1) && picture.append(svg("path", { class: "example", "data-example": j + 1, d: `M${x(at)},${bottom}v-9`, stroke: paint("--soft"), "stroke-width": 1.5 })));
       picture.append(svg("path", { d: points(t, answer.truth.slice, x, y), stroke: paint("--truth"), "stroke-width": 5, fill: "none" }));
-      answer.models.forEach((one, i) => picture.append(svg("path", { d: points(t, one.slice, x, y), stroke: colors[i], "stroke-width": 2.2, "stroke-dasharray": DASHES[i], fill: "none" })));
+      answer.models.forEach((one, i) => picture.append(one.slice.includes(null) // a line through the few points that are known would be another function's
+        ? svg("path", { d: one.slice.map((value, j) => (value === null ? "" : MARKS[i](Number(x(t[j]).toFixed(1)), Number(y(value).toFixed(1))))).join(""), fill: colors[i] })
+        : svg("path", { d: points(t, one.slice, x, y), stroke: colors[i], "stroke-width": 2.2, "stroke-dasharray": DASHES[i], fill: "none" })));
       const piece = (color, thick, dash) => svg("path", { d: "M0,0h22", stroke: color, "stroke-width": thick, "stroke-dasharray": dash });
       legend(picture, [["truth", piece(paint("--truth"), 5, null)], ...names.map((name, i) => [name, piece(colors[i], 2.2, DASHES[i])])]);
     } });
