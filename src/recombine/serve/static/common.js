@@ -114,10 +114,13 @@ const recombine = (() => {
   // Draw a plot: `draw(picture, width)` fills the picture. `rows` are saved as CSV, in a file named after `about`;
   // `words` describe the plot for screen readers.
   const drawn = new Map();
+  const widths = new WeakMap(); // to ask for a width amid changes would make the browser lay the page out anew each time
+  const resized = new ResizeObserver((entries) => entries.forEach(({ target, contentRect }) => widths.set(target, contentRect.width)));
+  const widthOf = (chart) => widths.get(chart) || chart.clientWidth;
   function plot(id, { height, draw, rows, about = "", words }) {
     const place = byId(id);
     const chart = place.querySelector(".chart") ?? placeFor(id);
-    const width = Math.max(240, Math.floor(chart.clientWidth));
+    const width = Math.max(240, Math.floor(widthOf(chart)));
     const picture = svg("svg", { xmlns: "http://www.w3.org/2000/svg", width, height, viewBox: `0 0 ${width} ${height}`, "font-family": "Helvetica, Arial, sans-serif", "font-size": 12, "aria-hidden": "true" });
     picture.append(svg("rect", { width, height, fill: paint("--paper") }));
     draw(picture, width);
@@ -132,6 +135,7 @@ const recombine = (() => {
   function placeFor(id) {
     const place = byId(id);
     const chart = element("div", { class: "chart" });
+    resized.observe(chart);
     const save = (kind) => () => {
       const { picture, rows, about } = drawn.get(id);
       const name = `${id}${about ? `_${about}` : ""}.${kind}`;

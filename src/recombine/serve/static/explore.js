@@ -271,12 +271,14 @@
   const shown = () => new Promise((done) => { requestAnimationFrame(done); setTimeout(done, 100); });
   const count = (name) => { document.documentElement.dataset[name] = String(Number(document.documentElement.dataset[name] ?? 0) + 1); };
 
+  let saving = null; // when a gesture rests: browsers limit how often an address may change
   let asking = false;
   let again = false;
   // One question at a time, and every answer is drawn. Of the questions that arrive meanwhile, only the last is asked.
   async function update() {
     if (!described) return;
-    save();
+    clearTimeout(saving);
+    saving = setTimeout(save, 200);
     if (asking) {
       again = true;
       return;

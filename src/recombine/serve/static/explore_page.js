@@ -11,7 +11,7 @@ recombine.inPage = (() => {
   const { more, trueLatent } = explorable.scene;
   const teachers = explorable.teacher;
   const MOST_STEPS = 10; // of explicit inference
-  const FIRST_SLICE = 24; // milliseconds of a transformer's work until the first drawing: a drag must not wait
+  const FIRST_SLICE = 16; // milliseconds of a transformer's work until the first drawing: a drag must not wait
   const SLICE = 60;
   const FEWEST = 12; // queries before R² is shown
   const RIDGE = 1; // the strength of the reference
@@ -68,6 +68,7 @@ recombine.inPage = (() => {
     return order;
   }
 
+  const plain = (attention) => attention.map((heads) => heads.map((weights) => [...weights]));
   const rowsOf = (x, d, some) => Float64Array.from(some.flatMap((row) => [...x.subarray(row * d, (row + 1) * d)]));
 
   // All that does not depend on latents that are replaced. While these are moved, nothing of it is computed again.
@@ -78,10 +79,15 @@ recombine.inPage = (() => {
     const d = teacher.inputs;
     const z = teachers.latent(weights);
     const x = given.context.subarray(0, length * d);
-    const y = teachers.label(teacher, z, x);
     const line = lineOf(given, z, direction);
-    const at = new Float64Array([...queries, ...line.x]);
-    const truth = teachers.label(teacher, z, at);
+    const at = new Float64Array(queries.length + line.x.length);
+    at.set(queries);
+    at.set(line.x, queries.length);
+    const all = new Float64Array(x.length + at.length);
+    all.set(x);
+    all.set(at, x.length);
+    const labels = teachers.label(teacher, z, all);
+    const [y, truth] = [labels.subarray(0, length), labels.subarray(length)];
     const count = queries.length / d;
     const task = { key, given, d, z, x, y, line, at, truth, count };
     task.ridge = ridge(task);
@@ -93,21 +99,27 @@ recombine.inPage = (() => {
   function asTransformer(model, { given, d, x, y, at, count }) {
     const order = orderOf(count, given.line);
     const asked = { world: { queries: rowsOf(at, d, order), transformer: model.net, teacher: { inputs: d } }, read: readContext(model.net, { x, y }), answers: new Float64Array(order.length), done: 0 };
-    const found = { y: Array(order.length).fill(null), streams: [], attention: null };
+    const found = { y: Array(order.length).fill(null), streams: [] };
+    const player = { model, found, attention: null };
     const seen = (i, { stream, attention }) => {
       found.y[order[i]] = asked.answers[i];
-      if (order[i] === 0) found.attention = attention;
+      if (order[i] === 0) player.attention = plain(attention);
       if (order[i] < given.read) found.streams.push(stream);
     };
-    return { model, found, work: (milliseconds) => more(asked, milliseconds, 3, seen) };
+    return Object.assign(player, { work: (milliseconds) => more(asked, milliseconds, 2, seen) });
   }
 
-  function withLatent(model, { x, y, at }) {
+  function withLatent(model, { given, z, x, y, at, truth, count }) {
     const { z: guess, attention } = infer(model.net, readContext(model.net, { x, y }));
     const context = project(model.net, x);
     const paths = {};
     const path = (start) => paths[start] ??= steps(model.net, context, y, start === "zero" ? guess.map(() => 0) : guess, MOST_STEPS);
-    return { model, guess, attention, path, projected: project(model.net, at), work: () => true };
+    const projected = project(model.net, at);
+    const predict = (latent) => [...execute(model.net, projected, latent)];
+    const scores = {};
+    const byStep = (start) => scores[start] ??= path(start).map((latent) => r2(truth, predict(latent).slice(0, count), y));
+    const right = model.map && trueLatent({ teacher: given.teacher, map: model.map, hyper: model.net }, z);
+    return { model, guess, right, attention: plain(attention), path, byStep, predict, work: () => true };
   }
 
   // R² of ridge regression on the context: centred, so that the intercept is not penalised.
@@ -156,9 +168,9 @@ recombine.inPage = (() => {
   function answerOf(task, player, described, asked, kind) {
     const { truth, count, y: contextY } = task;
     const { model, guess, found } = player;
-    const right = guess && kind !== "control" && model.map ? trueLatent({ teacher: task.given.teacher, map: model.map, hyper: model.net }, task.z) : null;
+    const right = kind === "control" ? null : player.right ?? null;
     const used = replaced(player, asked, right);
-    const y = guess ? [...execute(model.net, player.projected, used ?? guess)] : found.y;
+    const y = guess ? player.predict(used ?? guess) : found.y;
     if (y.some((value) => value !== null && !Number.isFinite(value))) refuse("The model computes a number that is not finite.");
     const queries = y.slice(0, count);
     const computed = queries.filter((value) => value !== null).length;
@@ -167,9 +179,9 @@ recombine.inPage = (() => {
       r2: computed >= Math.min(FEWEST, count) ? r2(truth, queries, contextY) : null,
       partial: y.includes(null),
       true: right && [...right], inferred: guess ? [...guess] : null, used: used && [...used],
-      by_step: asked?.start ? player.path(asked.start).map((z) => r2(truth, [...execute(model.net, player.projected, z)].slice(0, count), contextY)) : null,
+      by_step: asked?.start ? player.byStep(asked.start) : null,
       ...decode(model.probe, guess ? [used ?? guess] : found.streams),
-      attention: guess ? player.attention : found.attention,
+      attention: player.attention,
     };
   }
 

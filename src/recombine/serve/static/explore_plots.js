@@ -7,6 +7,7 @@
   const [LEFT, RIGHT, TOP, BOTTOM] = [46, 12, 26, 38];
   const HEIGHT = 300;
   const MARKS = [(x, y) => `M${x - 3},${y}a3,3 0 1,0 6,0a3,3 0 1,0 -6,0Z`, (x, y) => `M${x - 2.7},${y - 2.7}h5.4v5.4h-5.4Z`]; // dots, squares
+  const SHADES = 60;
   const DASHES = [null, "8 4"];
   let colors = [];
 
@@ -143,11 +144,15 @@
       const tokens = maps[0].heads[0].length;
       const across = (width - LEFT - RIGHT - 52) / tokens;
       const ink = paint("--link");
+      const shades = Array(SHADES + 1).fill(""); // one path for all cells of a shade: hundreds of elements would be slow to draw
       const marked = svg("rect", { fill: "none", stroke: paint("--ink"), "stroke-width": 1.5, visibility: "hidden" });
       maps.forEach(({ name, heads }, k) => {
         picture.append(text(LEFT, k * down + 14, name, { fill: paint("--ink") }), text(LEFT - 6, k * down + 20 + (many * cell) / 2 + 4, many > 1 ? `${heads.length} heads` : "head", { "text-anchor": "end", "font-size": 10 }));
-        heads.forEach((weights, head) => weights.forEach((weight, token) => picture.append(svg("path", { d: `M${(LEFT + token * across).toFixed(1)},${k * down + 20 + head * cell}h${(across - 0.5).toFixed(1)}v${cell - 0.5}h-${(across - 0.5).toFixed(1)}Z`, fill: ink, "fill-opacity": (0.03 + (0.97 * weight) / highest).toFixed(3) }))));
+        heads.forEach((weights, head) => weights.forEach((weight, token) => {
+          shades[Math.round((SHADES * weight) / highest)] += `M${(LEFT + token * across).toFixed(1)},${k * down + 20 + head * cell}h${(across - 0.5).toFixed(1)}v${cell - 0.5}h-${(across - 0.5).toFixed(1)}Z`;
+        }));
       });
+      shades.forEach((d, i) => d && picture.append(svg("path", { d, fill: ink, "fill-opacity": (0.03 + (0.97 * i) / SHADES).toFixed(3) })));
       const bottom = maps.length * down;
       for (const token of [1, ...ticks(1, tokens, 6).filter((at) => at > 2 && at < tokens - tokens / 12), tokens]) picture.append(text(LEFT + (token - 0.5) * across, bottom + 8, token, { "text-anchor": "middle" }));
       picture.append(text(LEFT + (tokens * across) / 2, bottom + 26, "token; the last is read out", { "text-anchor": "middle" }));
