@@ -19,9 +19,10 @@ from recombine.errors import InputError
 from recombine.record.codec import decode, encode, plain
 from recombine.run.load import load_model
 from recombine.serve.explorer import explorer as explorer_module
+from recombine.serve.explorer.description import context_lengths
 from recombine.serve.explorer.exchange import ComposedTask, Explicit, Exploration
 from recombine.serve.explorer.explorer import Explorer
-from recombine.serve.explorer.scene import context_lengths, make_scene, task_latent
+from recombine.serve.explorer.scene import make_scene, task_latent
 from recombine.serve.query import asked_latent
 from recombine.storage.demo import demo_archives
 from recombine.storage.source import find_runs

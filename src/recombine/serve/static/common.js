@@ -64,10 +64,11 @@ const recombine = (() => {
     return colors[""][sum % colors[""].length];
   }
 
-  // The colours of the models that are compared: each its own, and if they are of one kind, two that differ.
+  // The colours of the models that are compared: each its own. A second model of the same kind has one that no kind has.
   function modelColors(models) {
     const own = models.map(colorOf);
-    return new Set(own).size === own.length ? own : models.map((_, i) => colorOf(["transformer", "hypertransformer"][i]));
+    const others = shared.colors[tone()][""].filter((color) => !own.includes(color));
+    return own.map((color, i) => (own.indexOf(color) === i ? color : others[i % others.length]));
   }
 
   function download(name, type, text) {

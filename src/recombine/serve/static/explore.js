@@ -51,7 +51,7 @@
       if (JSON.stringify([...select.options].map((option) => option.text)) !== JSON.stringify(options.map(text))) {
         select.replaceChildren(...options.map((one) => element("option", { value: one, text: text(one) })));
       }
-      select.value = name;
+      Object.assign(select, { value: name, title: name }); // a long name may be cut
     });
   }
 
@@ -152,7 +152,9 @@
     const option = (mask) => element("option", { value: mask, text: modulesOf(mask).map(theta).join(" + ") });
     const group = (label, masks) => (masks.length ? [element("optgroup", { label: masks.length > MOST_OPTIONS ? `${label} (the first ${MOST_OPTIONS} of ${masks.length})` : label }, ...masks.slice(0, MOST_OPTIONS).map(option))] : []);
     const { masks } = teaching();
-    byId("combination").replaceChildren(element("option", { value: "", text: "another" }), ...group("held out", masks.held_out), ...group("trained on", masks.trained));
+    // A fresh teacher's combinations were neither trained on nor held out.
+    const groups = state.fresh === null ? [["held out", masks.held_out], ["trained on", masks.trained]] : [["combinations", [...masks.held_out, ...masks.trained]]];
+    byId("combination").replaceChildren(element("option", { value: "", text: "another" }), ...groups.flatMap(([label, some]) => group(label, some)));
     if (state.weights.length !== first.modules) state.weights = [...(masks.held_out[0] ?? masks.trained[0])].map(Number);
     byId("combination").value = maskOf(state.weights);
     if (byId("combination").selectedIndex < 0) byId("combination").value = "";
@@ -206,8 +208,8 @@
     const kinds = new Set(answer.models.map((one) => one.kind)); // the two models may have different supports
     byId("summary").replaceChildren(...(kinds.size === 1 ? [badge(answer.models[0].kind)] : []),
       ...answer.models.map((one, i) => element("span", {}, dot(i),
-        `${labels()[i]} R² `, element("strong", { text: number(one.r2), class: one.partial ? "partial" : null }), ...(one.used ? [" ", element("span", { class: "badge open", text: answer.asked[i] === TRUE ? "true latent" : inference.isExplicit(answer.asked[i]) ? inference.badge(answer.asked[i]) : "latent moved" })] : []), ...(kinds.size > 1 ? [" ", badge(one.kind)] : []))),
-      element("span", { class: "soft", title: "Ridge regression on the same context", text: `ridge: R² ${number(answer.ridge)}` }));
+        `${labels()[i]} R² `, element("strong", { text: number(one.r2), class: one.partial ? "partial" : null }), ...(one.used ? [" ", element("span", { class: "badge open", text: answer.asked[i] === TRUE ? "true latent" : inference.isExplicit(answer.asked[i]) ? inference.badge(answer.asked[i]) : "latent moved" })] : []), ...(kinds.size > 1 ? [" ", badge(one.kind)] : []))));
+    byId("ridge").textContent = number(answer.ridge);
     clearTimeout(announcing); // announce only when the numbers have settled
     announcing = setTimeout(() => say("announced", [...byId("summary").children].map((part) => part.textContent).join(", ")), 900);
   }
@@ -343,6 +345,7 @@
     },
     save,
     async show() {
+      document.querySelector(".explorer").classList.toggle("empty", !chosen().length);
       if (!chosen().length) {
         byId("summary").replaceChildren(element("p", { text: "There is no trained model here. A run needs a checkpoint, or must have been exported with its parameters. `recombine serve --demo` shows models that come with Recombine." }));
         allow(false);

@@ -5,7 +5,7 @@
 (() => {
   const { byId, plot, unplot, number, theta, svg, paint, ticks } = recombine;
   const [LEFT, RIGHT, TOP, BOTTOM] = [46, 12, 26, 38];
-  const HEIGHT = 300;
+  const HEIGHT = 232; // four plots and the scores fit on a small screen
   const MARKS = [(x, y) => `M${x - 3},${y}a3,3 0 1,0 6,0a3,3 0 1,0 -6,0Z`, (x, y) => `M${x - 2.7},${y - 2.7}h5.4v5.4h-5.4Z`]; // dots, squares
   const SHADES = 60;
   const DASHES = [null, "8 4"];
@@ -37,12 +37,14 @@
     return { x, y, right, bottom };
   }
 
-  // The legend, above a plot: for each model its name and its mark.
-  function legend(picture, entries) {
+  // The legend, above a plot: for each model its name and its mark. Long names are smaller, so that none is cut.
+  function legend(picture, width, entries) {
+    const room = (width - LEFT - 30 * entries.length) / entries.reduce((sum, [name]) => sum + name.length + 1, 0);
+    const size = Math.max(7, Math.min(12, room / 0.55));
     let at = LEFT - 12;
     for (const [name, ...marks] of entries) {
-      picture.append(svg("g", { transform: `translate(${at},12)` }, ...marks), text(at + 26, 16, name, { fill: paint("--ink") }));
-      at += 36 + 6.4 * name.length;
+      picture.append(svg("g", { transform: `translate(${at},12)` }, ...marks), text(at + 26, 16, name, { fill: paint("--ink"), "font-size": size.toFixed(1) }));
+      at += 30 + 0.55 * size * (name.length + 1);
     }
   }
 
@@ -54,7 +56,7 @@
       const { x, y } = axes(picture, width, { xs: both, ys: both, xTitle: "true y", yTitle: "predicted y" });
       picture.append(svg("path", { d: points(both, both, x, y), stroke: paint("--truth"), "stroke-dasharray": "4 3", fill: "none" }));
       answer.models.forEach((one, i) => picture.append(svg("path", { fill: colors[i], opacity: 0.65, d: one.y.map((value, j) => (value === null ? "" : MARKS[i](Number(x(answer.truth.y[j]).toFixed(1)), Number(y(value).toFixed(1))))).join("") })));
-      legend(picture, names.map((name, i) => [name, svg("path", { d: MARKS[i](12, 0), fill: colors[i] })]));
+      legend(picture, width, names.map((name, i) => [name, svg("path", { d: MARKS[i](12, 0), fill: colors[i] })]));
       nearest(picture, rows.map((row) => [x(row.truth), y(row.predicted), `${row.model}: true ${number(row.truth)}, predicted ${number(row.predicted)}`]), width);
     } });
   }
@@ -91,7 +93,7 @@
         ? svg("path", { d: one.slice.map((value, j) => (value === null ? "" : MARKS[i](Number(x(t[j]).toFixed(1)), Number(y(value).toFixed(1))))).join(""), fill: colors[i] })
         : svg("path", { d: points(t, one.slice, x, y), stroke: colors[i], "stroke-width": 2.2, "stroke-dasharray": DASHES[i], fill: "none" })));
       const piece = (color, thick, dash) => svg("path", { d: "M0,0h22", stroke: color, "stroke-width": thick, "stroke-dasharray": dash });
-      legend(picture, [["truth", piece(paint("--truth"), 5, null)], ...names.map((name, i) => [name, piece(colors[i], 2.2, DASHES[i])])]);
+      legend(picture, width, [["truth", piece(paint("--truth"), 5, null)], ...names.map((name, i) => [name, piece(colors[i], 2.2, DASHES[i])])]);
     } });
   }
 
@@ -122,7 +124,7 @@
         if (deviation > 0.001) picture.append(svg("path", { d: `M${(at + wide / 2).toFixed(1)},${y(value - deviation).toFixed(1)}V${y(value + deviation).toFixed(1)}`, stroke: paint("--ink"), "stroke-width": 1.5 }));
       }
       picture.append(svg("path", { d: `M${LEFT},${y(0)}H${width - RIGHT}`, stroke: paint("--soft") }));
-      legend(picture, series.map((name, i) => [name, svg("path", { d: "M6,-6h12v12h-12Z", fill: shades[i] })]));
+      legend(picture, width, series.map((name, i) => [name, svg("path", { d: "M6,-6h12v12h-12Z", fill: shades[i] })]));
     } });
   }
 
@@ -138,9 +140,9 @@
     const highest = Math.max(...rows.map((row) => row.weight));
     const words = maps.flatMap(({ name, heads }) => heads.map((weights, head) => `${name}, head ${head + 1}: most on token ${weights.indexOf(Math.max(...weights)) + 1}, ${number(Math.max(...weights), 2)}`)).join("; ");
     const many = Math.max(...maps.map(({ heads }) => heads.length));
-    const cell = Math.max(6, Math.min(14, Math.floor(48 / many)));
-    const down = many * cell + 26;
-    plot("attention", { height: Math.max(HEIGHT, maps.length * down + 34), rows, about, words, draw(picture, width) {
+    const cell = Math.max(6, Math.min(14, Math.floor((HEIGHT - 40) / maps.length / many - 22 / many)));
+    const down = many * cell + 22;
+    plot("attention", { height: Math.max(HEIGHT, maps.length * down + 32), rows, about, words, draw(picture, width) {
       const tokens = maps[0].heads[0].length;
       const across = (width - LEFT - RIGHT - 52) / tokens;
       const ink = paint("--link");
