@@ -255,20 +255,6 @@
     });
   }
 
-  // The answers to a question: the server gives one. The page gives several, each more complete than the one before.
-  async function* answersTo(question) {
-    if (question.described.every((one) => one.in_page)) {
-      yield* recombine.inPage.answers(question);
-      return;
-    }
-    const { names: runs, weights, length, draw, direction, teacher, fresh, latents } = question;
-    yield await ask("/api/explore", [
-      ...runs.map((name) => ["run", name]), ["weights", weights.join(",")], ["length", length], ["draw", draw],
-      ["direction", direction], ["teacher_of", teacher], ...(fresh === null ? [] : [["fresh", fresh]]),
-      ...latents.flatMap((one, i) => (one && runs[i] ? [[`latent${i}`, one.toString()]] : [])),
-    ]);
-  }
-
   // Until the browser has shown what was drawn. A hidden page is not shown.
   const shown = () => new Promise((done) => { requestAnimationFrame(done); setTimeout(done, 100); });
   const count = (name) => { document.documentElement.dataset[name] = String(Number(document.documentElement.dataset[name] ?? 0) + 1); };
@@ -296,7 +282,7 @@
         const { weights, length, draw, direction, teacher, fresh } = state;
         const question = { names: chosen(), described, weights: [...weights], length, draw, direction, teacher, fresh, latents: [...state.latents] };
         count("questions");
-        for await (const found of answersTo(question)) {
+        for await (const found of recombine.inPage.answersTo(question)) {
           if (!described) return; // other models have been chosen; they are asked once they are loaded
           if (described !== of) {
             again = true;
@@ -309,9 +295,11 @@
           recombine.explorePlots({ answer, names: labels(), runs: state.runs, about: about() });
           results.classList.remove("stale");
           count("drawings");
+          performance.mark("explored"); // for whoever measures the pace
           await shown();
           if (again) break; // what is drawn next is the latest question
         }
+        if (!again) recombine.inPage.prepare(question);
       } while (again && described);
       count("answers");
     } catch (error) {

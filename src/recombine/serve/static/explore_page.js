@@ -217,5 +217,31 @@ recombine.inPage = (() => {
     }
   }
 
-  return { answers };
+  // The same from whoever can answer. The server gives one answer, which is complete.
+  async function* answersTo(asked) {
+    if (asked.described.every((one) => one.in_page)) {
+      yield* answers(asked);
+      return;
+    }
+    const { names, weights, length, draw, direction, teacher, fresh, latents } = asked;
+    yield await ask("/api/explore", [
+      ...names.map((name) => ["run", name]), ["weights", weights.join(",")], ["length", length], ["draw", draw],
+      ["direction", direction], ["teacher_of", teacher], ...(fresh === null ? [] : [["fresh", fresh]]),
+      ...latents.flatMap((one, i) => (one && names[i] ? [[`latent${i}`, one.toString()]] : [])),
+    ]);
+  }
+
+  // Request what the buttons "Other examples" and "a fresh one" will need, while the visitor looks: making inputs may take
+  // the server a while the first time.
+  let soon = null;
+  function prepare({ names, described, draw, fresh, teacher }) {
+    clearTimeout(soon);
+    if (!described.every((one) => one.in_page)) return;
+    soon = setTimeout(async () => {
+      await sceneOf(names[teacher], draw + 1, fresh).catch(() => {});
+      await sceneOf(names[teacher], draw, (fresh ?? 0) + 1).catch(() => {});
+    }, 1500);
+  }
+
+  return { answers, answersTo, prepare };
 })();
