@@ -135,7 +135,7 @@ def tell_drag(browser: Browser, what: str, slider: str, drawings: str) -> None:
     points = [(left + width * (0.5 + 0.4 * sin(2 * pi * i / 60)), y) for i in range(240)]
 
     browser.drag(points)  # once unmeasured: the first use of a control compiles its program
-    browser.wait_for("document.querySelector('.results')?.getAttribute('aria-busy') !== 'true'", LOADING)
+    browser.wait_for("document.querySelector('.results')?.dataset.asking !== 'yes'", LOADING)
     before, start, processor = browser.evaluate(drawings), time.monotonic(), thread_seconds(browser)
     browser.drag(points)
     seconds, count = time.monotonic() - start, browser.evaluate(drawings) - before

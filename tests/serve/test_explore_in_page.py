@@ -29,7 +29,7 @@ needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, a 
 
 DRAWINGS, QUESTIONS = (f"Number(document.documentElement.dataset.{name})" for name in ("drawings", "questions"))
 SUMMARY = "document.getElementById('summary').textContent"
-SETTLED = "document.querySelector('.results').getAttribute('aria-busy') === 'false'"
+SETTLED = "document.querySelector('.results').dataset.asking === 'no'"
 
 QUICK = [f"demo/{model}-connected+-seed0" for model in ("transformer", "hypertransformer")]
 OTHER_SUPPORT = ["demo/hypertransformer-disconnected-seed0", "demo/hypertransformer-connected+-seed0"]

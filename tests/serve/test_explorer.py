@@ -309,7 +309,7 @@ def test_the_keys_that_the_page_reads(explorer: Explorer, runs: list[Path]) -> N
     described = plain(explorer.describe(runs[0]))
     assert set(described) == {
         *("model", "step", "teacher", "support", "modules", "masks"),
-        *("input_dim", "trained_length", "lengths", "latent_dim"),
+        *("input_dim", "trained_length", "lengths", "latent_dim", "in_page"),
     }
     assert set(described["masks"]) == {"trained", "held_out"}
 

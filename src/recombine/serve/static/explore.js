@@ -273,8 +273,10 @@
     }
     asking = true;
     const results = document.querySelector(".results");
-    const busy = setTimeout(() => results.setAttribute("aria-busy", "true"), 250);
-    const waiting = setTimeout(() => say("waiting", described?.every((one) => one.in_page) ? "" : "Still computing. The first answer at each context length takes longer, and while this machine is training, training has priority (increase --share to change that)."), 4000);
+    results.dataset.asking = "yes";
+    const inPage = described.every((one) => one.in_page);
+    const busy = setTimeout(() => results.setAttribute("aria-busy", String(!inPage)), 250); // the page shows its answers as they come
+    const waiting = setTimeout(() => say("waiting", inPage ? "" : "Still computing. The first answer at each context length takes longer, and while this machine is training, training has priority (increase --share to change that)."), 4000);
     try {
       do {
         again = false;
@@ -295,7 +297,7 @@
           recombine.explorePlots({ answer, names: labels(), runs: state.runs, about: about() });
           results.classList.remove("stale");
           count("drawings");
-          performance.mark("explored"); // for whoever measures the pace
+          if (!performance.getEntriesByName("explored").length) performance.mark("explored"); // for whoever measures the pace
           await shown();
           if (again) break; // what is drawn next is the latest question
         }
@@ -307,6 +309,7 @@
       results.classList.add("stale"); // the results shown belong to an earlier task
     } finally {
       asking = false;
+      results.dataset.asking = "no";
       clearTimeout(busy);
       clearTimeout(waiting);
       say("waiting", "");
