@@ -64,11 +64,12 @@ const recombine = (() => {
     return colors[""][sum % colors[""].length];
   }
 
-  // The colours of the models that are compared: each its own. A second model of the same kind has one that no kind has.
+  // The colours of the models that are compared: each its own. A second model of the same kind has one that no kind has:
+  // yellow beside the transformer's blue, light blue beside the others.
   function modelColors(models) {
     const own = models.map(colorOf);
     const others = shared.colors[tone()][""].filter((color) => !own.includes(color));
-    return own.map((color, i) => (own.indexOf(color) === i ? color : others[i % others.length]));
+    return own.map((color, i) => (own.indexOf(color) === i ? color : others[models[i] === "transformer" ? 0 : 1]));
   }
 
   function download(name, type, text) {
