@@ -278,3 +278,5 @@ def test_a_tooltip_has_the_exact_value(browser: Browser, place: Path) -> None:
     assert f"{step:,}" in text
     assert f"{value:.4f}" in text
     assert run.model in text
+    assert "undefined" not in text
+    assert "seeds" in text

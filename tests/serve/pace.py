@@ -50,17 +50,27 @@ LINK = urlencode([*((f"run{i}", run) for i, run in enumerate(PAIR)), ("weights",
 def main() -> None:
     first_pictures()
     with serving(None, "--demo") as server, Browser() as browser:
+        browser.open(f"{server.url}/#runs", ready="runs", patience=LOADING)
+        used = [processor_seconds(process) for process in (browser.process, server.process.pid)]
         browser.open(f"{server.url}/#explore&{LINK}", width=1440, ready="explore", patience=LOADING)
+        used = [
+            processor_seconds(process) - before
+            for process, before in zip((browser.process, server.process.pid), used, strict=True)
+        ]
+        shown = browser.evaluate("performance.getEntriesByName('explored')[0].startTime")
+        words = f"{used[0]:.2f} s of processor, the browser, to the last point; {used[1]:.2f} s, the server"
+        print(f"serve --demo, the explorer: first picture after {shown:.0f} ms; {words}")  # noqa: T201
         drawings = "Number(document.documentElement.dataset.drawings)"
         for what, slider in (
             ("a weight", "#weights input"),
             ("K", ".inference input"),
             ("the latent", "#sliders input"),
+            ("the examples", "#length"),
         ):
             tell_drag(browser, f"live, {what}", slider, drawings)
     with serving(None, "--demo") as server:
         seconds = [answer(server, i) for i in range(-3, ANSWERS)][3:]
-        tell("an answer of two models of the paper's size", [1000 * one for one in seconds])
+        tell("an answer of the server, of two models of the paper's size", [1000 * one for one in seconds])
     with TemporaryDirectory() as directory:
         make_runs(Path(directory))
         with serving(Path(directory)) as server, Browser() as browser:
@@ -117,22 +127,20 @@ def thread_seconds(browser: Browser) -> float:
     return metrics["TaskDuration"]
 
 
-def tell_drag(browser: Browser, what: str, slider: str, drawings: str, server: int | None = None) -> None:
+def tell_drag(browser: Browser, what: str, slider: str, drawings: str) -> None:
     """A real drag of 240 moves, back and forth."""
     browser.evaluate(f"document.querySelector({json.dumps(slider)}).scrollIntoView({{block: 'center'}})")
     box = f"document.querySelector({json.dumps(slider)}).getBoundingClientRect()"
     left, y, width = browser.evaluate(f"(({{left, top, height, width}}) => [left, top + height / 2, width])({box})")
     points = [(left + width * (0.5 + 0.4 * sin(2 * pi * i / 60)), y) for i in range(240)]
 
-    def used() -> float:
-        return thread_seconds(browser) + (processor_seconds(server) if server else 0.0)
-
     browser.drag(points)  # once unmeasured: the first use of a control compiles its program
-    browser.wait_for("document.querySelector('.results')?.getAttribute('aria-busy') !== 'true'", LOADING)
-    before, start, processor = browser.evaluate(drawings), time.monotonic(), used()
+    browser.wait_for("document.querySelector('.results')?.dataset.asking !== 'yes'", LOADING)
+    before, start, processor = browser.evaluate(drawings), time.monotonic(), thread_seconds(browser)
     browser.drag(points)
     seconds, count = time.monotonic() - start, browser.evaluate(drawings) - before
-    words = f"{count / seconds:.1f} drawings a second, {count / (used() - processor):.0f} per second of processor"
+    used = thread_seconds(browser) - processor
+    words = f"{count / seconds:.1f} drawings a second, {count / used:.0f} per second of processor"
     print(f"a drag, {what}: {words} ({count} in {seconds:.1f} s)")  # noqa: T201
 
 

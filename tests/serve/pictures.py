@@ -45,7 +45,8 @@ def main(out: Path) -> None:
                     browser.wait_for("document.getElementById('story').dataset.settled === 'true'", LOADING)
                 if view == "runs":
                     browser.wait_for("document.querySelectorAll('#claims li').length === 7", LOADING)
-                browser.screenshot(out / name, height=height if width < 600 or view == "story" else None)
+                whole = view == "runs" and width > 600  # the others show what fits on the screen
+                browser.screenshot(out / name, height=None if whole else height)
                 (out / name).write_bytes(compressed((out / name).read_bytes()))
                 assert browser.problems == [], browser.problems
 

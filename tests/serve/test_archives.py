@@ -19,6 +19,7 @@ from recombine.run.export import export_runs
 from recombine.serve import discover
 from recombine.serve.explorer.exchange import ComposedTask
 from recombine.serve.explorer.explorer import Explorer
+from recombine.serve.explorer.scene import NUM_QUERIES
 from recombine.serve.library import Library
 from recombine.serve.live_verdicts import Verdicts
 from recombine.serve.run_summary import RunSummary
@@ -133,7 +134,7 @@ def test_the_server_explores_an_archive(archive: Path, tmp_path: Path) -> None:
         assert described.json()["models"][0]["step"] == 12
         explored = server.get(f"/api/explore?{task}", timeout=300)
         assert explored.status == 200, explored.body
-        assert len(explored.json()["models"][0]["y"]) == 160
+        assert len(explored.json()["models"][0]["y"]) == NUM_QUERIES
 
 
 def test_an_archive_is_listed_again_only_when_it_changes(

@@ -20,9 +20,10 @@ from recombine.errors import InputError
 from recombine.record.codec import decode, encode, plain
 from recombine.run.load import load_model
 from recombine.serve.explorer import explorer as explorer_module
+from recombine.serve.explorer.description import context_lengths
 from recombine.serve.explorer.exchange import ComposedTask, Explicit, Exploration
 from recombine.serve.explorer.explorer import Explorer
-from recombine.serve.explorer.scene import context_lengths, make_scene, task_latent
+from recombine.serve.explorer.scene import make_scene, task_latent
 from recombine.serve.query import asked_latent
 from recombine.storage.demo import demo_archives
 from recombine.storage.source import find_runs
@@ -310,7 +311,7 @@ def test_the_keys_that_the_page_reads(explorer: Explorer, runs: list[Path]) -> N
     described = plain(explorer.describe(runs[0]))
     assert set(described) == {
         *("model", "step", "teacher", "support", "modules", "masks"),
-        *("input_dim", "trained_length", "lengths", "latent_dim"),
+        *("input_dim", "trained_length", "lengths", "latent_dim", "in_page"),
     }
     assert set(described["masks"]) == {"trained", "held_out"}
 

@@ -158,6 +158,8 @@ def test_every_route_is_guarded(server: Address, path: str) -> None:
     if path not in (
         "/api/events",
         "/api/models",
+        "/api/weights",
+        "/api/scene",
         "/api/explore",
         "/api/difference",
         "/api/claims",

@@ -119,7 +119,7 @@ def _tooltip(panel: Panel, several: bool) -> list[alt.Tooltip]:
         alt.Tooltip("x:Q", title=x_title, format=",") if steps else alt.Tooltip("x:N", title=x_title, **text),
         alt.Tooltip("mean:Q", title=f"{panel.y_title}, mean", format=number),
         *(alt.Tooltip(f"{end}:Q", format=number) for end in ("low", "high") if several),
-        alt.Tooltip("seeds:Q"),
+        alt.Tooltip("seeds:Q", format="d"),
     ]
 
 

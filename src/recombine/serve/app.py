@@ -19,19 +19,17 @@ from starlette.routing import Route
 import recombine.page
 from recombine import __version__
 from recombine.checks import check_choice, check_size
-from recombine.config.model import SHIPPED
-from recombine.config.schema import custom_model, custom_task
 from recombine.errors import InputError
 from recombine.figure import theme
 from recombine.record.codec import Record, encode
 from recombine.serve.budget import BURST, PATIENCE, SHARE, Budget, Gate
 from recombine.serve.busy import Busyness
-from recombine.serve.explorer.exchange import ComposedTask, Descriptions, Exploration, Latent, Question
 from recombine.serve.explorer.process import ExplorerProcess, Refused, TooManyWaiting
+from recombine.serve.explorer.routes import ExplorerRoutes
 from recombine.serve.guard import Guard
 from recombine.serve.library import Library
 from recombine.serve.live_verdicts import Verdicts
-from recombine.serve.query import asked_classes, asked_latent, asked_task, integer
+from recombine.serve.query import integer
 from recombine.serve.run_detail import read_detail
 from recombine.serve.watch import Watch, cancel
 from recombine.storage.thinned_metrics import MEASURED, MOST_POINTS
@@ -44,7 +42,6 @@ STATIC = Path(__file__).with_name("static")
 TONE = Path(recombine.page.__file__).with_name("tone.js")  # the switch between dark and light, shared with the reports
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 T = TypeVar("T")
-Latents = tuple[Latent | None, ...]
 MOST_CURVES = 100  # per request; the page never asks for more
 
 
@@ -115,7 +112,7 @@ class Server:
         self.library, self.is_demo = library, is_demo
         self.watch = Watch(self.library)
         self.explorer = ExplorerProcess(share, library.root)
-        self.custom, self.custom_task = custom, custom_task
+        self.explorer_routes = ExplorerRoutes(library, self.explorer, self._in_thread, is_demo, custom, custom_task)
         self.files = {path.name: path.read_bytes() for path in _static_files()}
         busyness = Busyness(lambda: (os.getpid(), self.explorer.pid))
         self.verdicts = Verdicts(self.library, share, busyness)
@@ -154,8 +151,7 @@ class Server:
             "/api/columns": self.columns,
             "/api/difference": self.difference,
             "/api/claims": self.claims,
-            "/api/models": self.models,
-            "/api/explore": self.explore,
+            **self.explorer_routes.routes(),
             "/api/story": self.story,
         }
         return [Route(path, answer) for path, answer in answers.items()]
@@ -245,36 +241,11 @@ class Server:
         """The verdicts on a study so far."""
         return Json(await self.verdicts.answer(request.query_params.get("study", "")))
 
-    async def models(self, request: Request) -> Response:
-        """The models of one or two runs, described for the explorer's form."""
-        return Json(await self.explorer.ask(self._question(request), Descriptions))
-
-    async def explore(self, request: Request) -> Response:
-        """The predictions of one or two models for a task that a visitor composed."""
-        given = request.query_params
-        task = asked_task(given)
-        latents: Latents = tuple(asked_latent(given, name) for name in ("latent0", "latent1"))
-        return Json(await self.explorer.ask(self._question(request, task, latents), Exploration))
-
     async def story(self, request: Request) -> Response:
         """The models of the demo's story, for the page to run."""
         if not self.is_demo:
             raise HTTPException(404)
         return Response(await asyncio.to_thread(_story), media_type="application/json")
-
-    def _question(self, request: Request, task: ComposedTask | None = None, latents: Latents = ()) -> Question:
-        """A question about the runs that a request names."""
-        names = request.query_params.getlist("run")
-        if not 1 <= len(names) <= 2:
-            raise InputError("run", names, "name one or two runs")
-        runs = [self.library.find(name) for name in names]
-        return Question(
-            paths=tuple(os.fsencode(run.path) for run in runs),
-            custom=asked_classes("model", runs, custom_model, (*SHIPPED, self.custom)),
-            custom_tasks=asked_classes("task", runs, custom_task, (self.custom_task,)),
-            task=task,
-            latents=latents,
-        )
 
 
 def _static_files() -> list[Path]:

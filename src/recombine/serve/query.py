@@ -7,7 +7,7 @@ from starlette.datastructures import QueryParams
 
 from recombine.config.schema import Config
 from recombine.errors import InputError
-from recombine.serve.explorer.exchange import TRUE, ComposedTask, Explicit, Latent, Start
+from recombine.serve.explorer.exchange import TRUE, ComposedTask, Explicit, Inputs, Latent, Start
 from recombine.serve.run_summary import SeenRun
 
 
@@ -20,6 +20,11 @@ def asked_task(given: QueryParams) -> ComposedTask:
         teacher_of=integer(given.get("teacher_of", "0"), "teacher_of"),
         direction=integer(given.get("direction", "0"), "direction"),
     )
+
+
+def asked_inputs(given: QueryParams) -> Inputs:
+    fresh = integer(given["fresh"], "fresh") if "fresh" in given else None
+    return Inputs(integer(given.get("draw", "0"), "draw"), fresh)
 
 
 def asked_latent(given: QueryParams, name: str) -> Latent | None:

@@ -70,5 +70,5 @@ explorable.inference = (() => {
     return path;
   }
 
-  return { steps };
+  return { steps, solve };
 })();

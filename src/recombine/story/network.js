@@ -346,12 +346,13 @@ explorable.network = (() => {
 
   const finish = (model, X) => normalise(model.finalNorm, X, 1, model.options.embed_dim);
 
-  // The transformer's prediction for one query: the query is the last token, with 0 in place of its label.
+  // The transformer's prediction for one query: the query is the last token, with 0 in place of its label. `stream` is the
+  // residual stream before the last norm.
   function predict(model, read, x) {
     const token = new Float64Array(x.length + 1);
     token.set(x);
     const { X, attention } = readLast(model, read, token);
-    return { y: affine(model.readout, finish(model, X), 1)[0], attention };
+    return { y: affine(model.readout, finish(model, X), 1)[0], attention, stream: X };
   }
 
   // The hypertransformer's guess of the latent: the last token is 0, so no query can change it.
@@ -408,5 +409,5 @@ explorable.network = (() => {
     return J;
   }
 
-  return { bytes, floats, halves, gelu, dot, unpack, readContext, predict, infer, project, execute, jacobian };
+  return { bytes, floats, halves, gelu, geluSlope, dot, unpack, readContext, predict, infer, project, execute, jacobian };
 })();

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 from safetensors.numpy import load
 
 from recombine.config.model import HypertransformerConfig, TransformerConfig
@@ -29,6 +30,8 @@ NORM_EPS = 1e-5  # equinox.nn.LayerNorm's own
 FACTS = "story.json"  # beside the demo's archive
 DEMO_PAIR = ("transformer-connected+-seed0", "hypertransformer-connected+-seed0")
 LARGEST = 1 << 24
+
+Precision = Literal["half", "single"]
 
 
 class PackedOptions(Record, frozen=True):
@@ -50,7 +53,7 @@ class PackedModel(Record, frozen=True):
     step: int
     parameters: int
     arrays: tuple[tuple[str, tuple[int, ...]], ...]
-    precision: Literal["half", "single"]
+    precision: Precision
     weights: str
 
 
@@ -61,6 +64,20 @@ class Story(Record, frozen=True):
     facts: StoryFacts
 
 
+def check_computable(config: Config) -> None:
+    """Refuse a model that the page's JavaScript does not compute, and a task other than the paper's."""
+    model, task = config.model, config.task
+    for name, value in task.variation.items():
+        raise InputError(f"task.{name}", value, "a page supports only the paper's task")
+    if not isinstance(model, TransformerConfig | HypertransformerConfig) or model.label != model.kind:
+        raise InputError("model", model.label, "a page runs transformers and hypertransformers")
+    for name in ("unit_norm", "scaled_forward"):
+        if getattr(model, name, False):
+            raise InputError(f"model.{name}", True, "a page supports only generated layers that are a sum of modules")
+    if model.position_buckets != "t5":
+        raise InputError("model.position_buckets", model.position_buckets, "a page supports only t5")
+
+
 def pack_pair(pair: "StoryPair", facts: StoryFacts) -> Story:
     from recombine.model.weights import named_arrays
 
@@ -68,11 +85,15 @@ def pack_pair(pair: "StoryPair", facts: StoryFacts) -> Story:
     return Story((first, second), facts)
 
 
-def pack_model(config: Config, arrays: dict[str, np.ndarray], step: int) -> PackedModel:
+def pack_model(
+    config: Config, arrays: dict[str, np.ndarray], step: int, precision: Precision | None = None
+) -> PackedModel:
+    """Pack a model, unless `precision` says otherwise in the one of the story."""
     model = config.model
     arrays = dict(sorted(arrays.items()))  # safetensors returns them in any order; the same models give the same page
     assert isinstance(model, TransformerConfig | HypertransformerConfig)
-    precision, kind = ("half", "<f2") if model.kind == "transformer" else ("single", "<f4")
+    precision = precision or ("half" if model.kind == "transformer" else "single")
+    kind = "<f2" if precision == "half" else "<f4"
     for name, array in arrays.items():
         if not (np.abs(array) <= np.finfo(kind).max).all():
             raise InputError("weights", name, f"has a number beyond {precision} precision, which the page uses")
@@ -81,6 +102,11 @@ def pack_model(config: Config, arrays: dict[str, np.ndarray], step: int) -> Pack
     shapes = tuple((name, array.shape) for name, array in arrays.items())
     count = sum(array.size for array in arrays.values())
     return PackedModel(model.kind, options, NORM_EPS, step, count, shapes, precision, b64encode(data).decode())
+
+
+def packed_floats(array: ArrayLike) -> str:
+    """Little-endian float32 in base64."""
+    return b64encode(np.asarray(array, "<f4").tobytes()).decode()
 
 
 @cache

@@ -1,6 +1,5 @@
 """The two models of a story: are they comparable, and what do they score?"""
 
-from base64 import b64encode
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -8,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from recombine.config.model import HypertransformerConfig, TransformerConfig
 from recombine.config.schema import Config
 from recombine.config.task import VARIATIONS, TaskConfig
 from recombine.errors import InputError
@@ -22,6 +20,7 @@ from recombine.model.hypertransformer import Hypertransformer
 from recombine.record.novel import pool_novel
 from recombine.run.load import TrainedModel
 from recombine.story.facts import MOST_STEPS, Start, StoryFacts, StoryScores
+from recombine.story.pack import check_computable, packed_floats
 from recombine.stream import Stream, stream_key
 from recombine.task.episode import Episode, sample_input
 from recombine.task.interface import Teacher
@@ -61,17 +60,8 @@ def story_pair(models: list[TrainedModel]) -> StoryPair:
     if len(support.masks) + len(support.held_out) > MOST_MASKS:
         count = len(support.masks) + len(support.held_out)
         raise InputError("task.support", support.name, f"has {count} masks; a page shows at most {MOST_MASKS}")
-    for name in VARIATIONS:
-        if getattr(second.task, name) != getattr(TaskConfig(), name):
-            raise InputError(f"task.{name}", getattr(second.task, name), "a page supports only the paper's task")
-    assert isinstance(first.model, TransformerConfig)
-    assert isinstance(second.model, HypertransformerConfig)
-    for name in ("unit_norm", "scaled_forward"):
-        if getattr(second.model, name):
-            raise InputError(f"model.{name}", True, "a page supports only generated layers that are a sum of modules")
-    for model in (first.model, second.model):
-        if model.position_buckets != "t5":
-            raise InputError("model.position_buckets", model.position_buckets, "a page supports only t5")
+    for config in (first, second):
+        check_computable(config)
     return pair
 
 
@@ -149,11 +139,6 @@ def measure_facts(pair: StoryPair) -> StoryFacts:
         },
         explicit={"own": measure_steps("own"), "zero": measure_steps("zero")},
     )
-
-
-def packed_floats(array: ArrayLike) -> str:
-    """Little-endian float32 in base64."""
-    return b64encode(np.asarray(array, "<f4").tobytes()).decode()
 
 
 @one_thread

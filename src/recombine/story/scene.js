@@ -52,12 +52,15 @@ explorable.scene = (() => {
     };
   }
 
-  // Let the transformer answer more of the test inputs: at least `least`, then until the time is over.
-  function more(scene, milliseconds, least = 4) {
+  // Let the transformer answer more of the test inputs: at least `least`, then until the time is over. `seen(i, output)`
+  // is told of each.
+  function more(scene, milliseconds, least = 4, seen = () => {}) {
     const { queries, transformer, teacher: { inputs } } = scene.world;
     const end = performance.now() + milliseconds;
     for (let count = 0; scene.done < scene.answers.length && (count < least || performance.now() < end); count += 1) {
-      scene.answers[scene.done] = predict(transformer, scene.read, queries.subarray(scene.done * inputs, (scene.done + 1) * inputs)).y;
+      const output = predict(transformer, scene.read, queries.subarray(scene.done * inputs, (scene.done + 1) * inputs));
+      scene.answers[scene.done] = output.y;
+      seen(scene.done, output);
       scene.done += 1;
     }
     return scene.done === scene.answers.length;
@@ -76,5 +79,5 @@ explorable.scene = (() => {
 
   const novelPart = (scene, values) => teachers.outside(scene.world.span, values);
 
-  return { open, make, more, executed, score, novelPart };
+  return { open, make, more, executed, score, novelPart, trueLatent };
 })();

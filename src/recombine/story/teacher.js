@@ -1,7 +1,7 @@
 "use strict";
 // The teacher and its tasks: labels, contexts, and scores. The same functions as recombine/task and recombine/measure.
 explorable.teacher = (() => {
-  const { floats, gelu, dot } = explorable.network;
+  const { floats, gelu, geluSlope, dot } = explorable.network;
   const REACH = Math.sqrt(3); // inputs are uniform on [−√3, √3]: mean 0, variance 1
 
   // A small generator of random numbers (mulberry32): the same seed gives the same numbers in every browser.
@@ -99,6 +99,19 @@ explorable.teacher = (() => {
     });
   }
 
+  // The direction in which a task is steepest at x: its gradient Wᵀ (a ⊙ GELU'(W x)), of length 1.
+  function steepest(teacher, z, x) {
+    const { hidden, inputs, a } = teacher;
+    const W = mix(teacher, scaled(teacher, z));
+    const gradient = new Float64Array(inputs);
+    for (let h = 0; h < hidden; h += 1) {
+      const slope = a[h] * geluSlope(dot(W, h * inputs, x, 0, inputs));
+      for (let k = 0; k < inputs; k += 1) gradient[k] += slope * W[h * inputs + k];
+    }
+    const norm = Math.max(Math.hypot(...gradient), 1e-12);
+    return gradient.map((value) => value / norm);
+  }
+
   // The inputs of a context. A longer context keeps the examples of a shorter one.
   function contextInputs(draw, length, inputs) {
     const next = random(draw * 104729 + 1);
@@ -137,5 +150,5 @@ explorable.teacher = (() => {
     return 1 - error / spread;
   }
 
-  return { REACH, unpack, fresh, latent, scaled, operatorNorm, label, contextInputs, random, r2, outside, novelR2 };
+  return { REACH, unpack, fresh, latent, scaled, operatorNorm, label, steepest, contextInputs, random, r2, outside, novelR2 };
 })();

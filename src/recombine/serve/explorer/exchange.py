@@ -64,8 +64,20 @@ class ComposedTask(Record, frozen=True):
         return tuple(int(weight > 0) for weight in self.weights)
 
 
+class Inputs(Record, frozen=True):
+    """The inputs of a draw, for the first run's teacher or for a fresh one."""
+
+    draw: int
+    fresh: int | None = None
+
+    def __post_init__(self) -> None:
+        check_seed("draw", self.draw)
+        if self.fresh is not None:
+            check_seed("fresh", self.fresh)
+
+
 class Question(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """A question about some models: describe them, or run them on a task."""
+    """A question about some models: describe them, run them on a task, or hand over what the page needs for it."""
 
     paths: tuple[bytes, ...]
     """The runs' paths. A path can contain any bytes, so JSON stores it as base64."""
@@ -77,6 +89,10 @@ class Question(Record, frozen=True, kw_only=True, omit_defaults=True):
     """With a task, the answer is an `Exploration`; without one, it is `Descriptions`."""
     latents: tuple[Latent | None, ...] = ()
     """For each model, a replacement for the latent that it infers."""
+    weights: bool = False
+    """The answer is a `PageModel`: the first run's."""
+    inputs: Inputs | None = None
+    """The answer is a `PageScene`."""
 
     def __post_init__(self) -> None:
         for latent in self.latents:
@@ -111,6 +127,8 @@ class ModelDescription(Record, frozen=True, kw_only=True):
     """The numbers of context examples that can be chosen."""
     latent_dim: int | None
     """The size of the latent, for a model whose latent can be replaced."""
+    in_page: bool
+    """Whether the page can run the model itself."""
 
 
 class Descriptions(Record, frozen=True):

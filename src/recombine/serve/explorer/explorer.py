@@ -19,32 +19,44 @@ from recombine.measure.ridge import fit_ridge
 from recombine.model.forward import predict_batch
 from recombine.model.framework.torch_model import TorchModel
 from recombine.model.interface import LatentModel, Model, Trace
+from recombine.model.weights import named_arrays
+from recombine.serve.explorer.description import context_lengths, describe_model
 from recombine.serve.explorer.exchange import (
     ComposedTask,
     ContextLabels,
     Explicit,
     Exploration,
+    Inputs,
     Latent,
     Line,
-    Masks,
     ModelAnswer,
     ModelDescription,
     TaskKind,
     TrueLabels,
+)
+from recombine.serve.explorer.in_page import (
+    PackedMap,
+    PackedTeacher,
+    PageMaps,
+    PageModel,
+    PageScene,
+    check_in_page,
 )
 from recombine.serve.explorer.latent import Replacement, replace_latent, true_latent
 from recombine.serve.explorer.model import ExploredModel, load_explored, parameters_stamp
 from recombine.serve.explorer.scene import (
     NUM_QUERIES,
     NUM_READ,
+    NUM_SLICE,
     Scene,
-    context_lengths,
     fresh_teacher,
     make_scene,
+    scene_inputs,
     task_latent,
 )
-from recombine.support.masks import format_mask
-from recombine.task.teacher import Teacher
+from recombine.story.pack import pack_model, packed_floats
+from recombine.task.interface import Teacher
+from recombine.task.teacher import HypernetworkTeacher
 
 MOST_LOADED = 32
 MOST_RUNS = 2
@@ -73,19 +85,27 @@ class Explorer:
         if (known := self.loaded.get(path)) and known.stamp != parameters_stamp(path, self.below):
             del self.loaded[path]
         run = self._load(path)
-        support = run.config.task.support
-        return ModelDescription(
-            model=run.config.model.label,
-            step=run.step,
-            teacher=run.config.seed if run.config.teacher_seed is None else run.config.teacher_seed,
-            support=support.name,
-            modules=support.num_modules,
-            masks=Masks(tuple(map(format_mask, support.masks)), tuple(map(format_mask, support.held_out))),
-            input_dim=run.config.task.input_dim,
-            trained_length=run.config.task.episode_length - 1,
-            lengths=tuple(context_lengths(run.config.task.episode_length)),
-            latent_dim=run.latent_dim,
-        )
+        return describe_model(run.config, run.step, run.latent_dim)
+
+    def pack(self, path: Path) -> PageModel:
+        """A run's model, for the page to run: the one that was described."""
+        run = self._load(path)
+        check_in_page(describe_model(run.config, run.step, run.latent_dim))
+        probe = None if run.probe is None else PackedMap(*map(packed_floats, run.probe))
+        to_inferred = None if run.to_inferred is None else PackedMap(*map(packed_floats, run.to_inferred))
+        packed = pack_model(run.config, named_arrays(run.model), run.step, "single")
+        return PageModel(packed, PageMaps(probe, to_inferred))
+
+    def scene(self, path: Path, inputs: Inputs) -> PageScene:
+        """The teacher of a run, or a fresh one, and the inputs of a draw."""
+        run = self._load(path)
+        check_in_page(describe_model(run.config, run.step, run.latent_dim))
+        teacher = run.teacher if inputs.fresh is None else fresh_teacher(inputs.fresh, run.teacher)
+        assert isinstance(teacher, HypernetworkTeacher)
+        length = max(context_lengths(run.config.task.episode_length))
+        context, queries, base = map(packed_floats, scene_inputs(inputs, teacher, length))
+        packed = PackedTeacher(teacher.theta.shape, packed_floats(teacher.theta), packed_floats(teacher.a))
+        return PageScene(teacher=packed, context=context, queries=queries, base=base, line=NUM_SLICE, read=NUM_READ)
 
     def explore(self, paths: Sequence[Path], task: ComposedTask, latents: Sequence[Latent | None] = ()) -> Exploration:
         """Each model's predictions for a task. `latents` replaces the latents that the models infer."""

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 from recombine.errors import InputError
 from recombine.jobs.worker import stay_nice
-from recombine.record.codec import BadRecord, decode, encode
+from recombine.record.codec import BadRecord, Record, decode, encode
 from recombine.run.machine import prepare
 from recombine.run.process import take_stdout
 from recombine.serve.budget import Budget
 from recombine.serve.busy import Busyness
-from recombine.serve.explorer.exchange import Descriptions, Exploration, Question, Refusal
+from recombine.serve.explorer.exchange import Descriptions, Question, Refusal
 
 if TYPE_CHECKING:
     from recombine.serve.explorer.explorer import Explorer
@@ -58,12 +58,12 @@ def main() -> int:
 
 
 def answer_line(explorer: "Explorer", line: str) -> tuple[list[Path], str]:
-    """The runs that a question is about, and the answer. An error becomes an answer, so that the process survives."""
+    """The runs to compile ahead, and the answer. An error becomes an answer, so that the process survives."""
     paths: list[Path] = []
     try:
         question = decode(line, Question)
-        paths = question.run_paths()
-        return paths, encode(_answer(explorer, question, paths))
+        paths = question.run_paths() if question.task is not None else []  # the page runs its models itself
+        return paths, encode(_answer(explorer, question, question.run_paths()))
     except InputError as error:
         return paths, encode(Refusal(str(error)))
     except BadRecord as error:
@@ -72,7 +72,7 @@ def answer_line(explorer: "Explorer", line: str) -> tuple[list[Path], str]:
         return paths, encode(Refusal(f"{type(error).__name__}: {error}"))
 
 
-def _answer(explorer: "Explorer", question: Question, paths: list[Path]) -> Descriptions | Exploration:
+def _answer(explorer: "Explorer", question: Question, paths: list[Path]) -> Record:
     from recombine.model.custom import import_model
     from recombine.task.custom_task import import_task
 
@@ -82,6 +82,10 @@ def _answer(explorer: "Explorer", question: Question, paths: list[Path]) -> Desc
         import_task(custom)
     if question.task is not None:
         return explorer.explore(paths, question.task, question.latents)
+    if question.weights:
+        return explorer.pack(paths[0])
+    if question.inputs is not None:
+        return explorer.scene(paths[0], question.inputs)
     return Descriptions(tuple(explorer.describe(path) for path in paths))
 
 

@@ -17,6 +17,7 @@ from recombine.model.forward import extra_pair
 from recombine.model.interface import LatentModel, Model
 from recombine.no_links import is_directory, stat_below
 from recombine.run.load import load_model
+from recombine.serve.explorer.in_page import stored_maps
 from recombine.storage.archive import split_path
 from recombine.storage.checkpoint import list_checkpoints
 from recombine.storage.source import CHECKPOINTS, WEIGHTS
@@ -54,7 +55,10 @@ def load_explored(path: Path, below: Path | None = None) -> ExploredModel:
     if extra_pair(model) == "query":
         raise InputError("run", path.name, "its model is shown the query's label, so there is nothing to predict")
     teacher, latent_dim = config_teacher(config), _latent_dim(config, model)
-    probe, to_inferred = _fit(config, model, teacher, latent_dim)
+    if stored := stored_maps(path):
+        probe, to_inferred = stored[0] and Ridge(*stored[0]), stored[1] and AffineMap(*stored[1])
+    else:
+        probe, to_inferred = _fit(config, model, teacher, latent_dim)
     return ExploredModel(config, model, step, teacher, probe, latent_dim, to_inferred, stamp)
 
 

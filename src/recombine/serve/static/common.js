@@ -64,10 +64,12 @@ const recombine = (() => {
     return colors[""][sum % colors[""].length];
   }
 
-  // The colours of the models that are compared: each its own, and if they are of one kind, two that differ.
+  // The colours of the models that are compared: each its own. A second model of the same kind has one that no kind has:
+  // yellow beside the transformer's blue, light blue beside the others.
   function modelColors(models) {
     const own = models.map(colorOf);
-    return new Set(own).size === own.length ? own : models.map((_, i) => colorOf(["transformer", "hypertransformer"][i]));
+    const others = shared.colors[tone()][""].filter((color) => !own.includes(color));
+    return own.map((color, i) => (own.indexOf(color) === i ? color : others[models[i] === "transformer" ? 0 : 1]));
   }
 
   function download(name, type, text) {
@@ -93,7 +95,13 @@ const recombine = (() => {
     made.append(...children);
     return made;
   }
-  const paint = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  // A colour of the style sheet. Reading it takes the browser a while, so it is remembered.
+  const paints = new Map();
+  function paint(name) {
+    const key = `${tone()} ${name}`;
+    if (!paints.has(key)) paints.set(key, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+    return paints.get(key);
+  }
 
   // Round numbers between two ends, about `many` of them.
   function ticks(low, high, many) {
@@ -108,10 +116,13 @@ const recombine = (() => {
   // Draw a plot: `draw(picture, width)` fills the picture. `rows` are saved as CSV, in a file named after `about`;
   // `words` describe the plot for screen readers.
   const drawn = new Map();
+  const widths = new WeakMap(); // to ask for a width amid changes would make the browser lay the page out anew each time
+  const resized = new ResizeObserver((entries) => entries.forEach(({ target, contentRect }) => widths.set(target, contentRect.width)));
+  const widthOf = (chart) => widths.get(chart) || chart.clientWidth;
   function plot(id, { height, draw, rows, about = "", words }) {
     const place = byId(id);
     const chart = place.querySelector(".chart") ?? placeFor(id);
-    const width = Math.max(240, Math.floor(chart.clientWidth));
+    const width = Math.max(240, Math.floor(widthOf(chart)));
     const picture = svg("svg", { xmlns: "http://www.w3.org/2000/svg", width, height, viewBox: `0 0 ${width} ${height}`, "font-family": "Helvetica, Arial, sans-serif", "font-size": 12, "aria-hidden": "true" });
     picture.append(svg("rect", { width, height, fill: paint("--paper") }));
     draw(picture, width);
@@ -126,6 +137,7 @@ const recombine = (() => {
   function placeFor(id) {
     const place = byId(id);
     const chart = element("div", { class: "chart" });
+    resized.observe(chart);
     const save = (kind) => () => {
       const { picture, rows, about } = drawn.get(id);
       const name = `${id}${about ? `_${about}` : ""}.${kind}`;

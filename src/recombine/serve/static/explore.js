@@ -51,7 +51,7 @@
       if (JSON.stringify([...select.options].map((option) => option.text)) !== JSON.stringify(options.map(text))) {
         select.replaceChildren(...options.map((one) => element("option", { value: one, text: text(one) })));
       }
-      select.value = name;
+      Object.assign(select, { value: name, title: name }); // a long name may be cut
     });
   }
 
@@ -152,7 +152,9 @@
     const option = (mask) => element("option", { value: mask, text: modulesOf(mask).map(theta).join(" + ") });
     const group = (label, masks) => (masks.length ? [element("optgroup", { label: masks.length > MOST_OPTIONS ? `${label} (the first ${MOST_OPTIONS} of ${masks.length})` : label }, ...masks.slice(0, MOST_OPTIONS).map(option))] : []);
     const { masks } = teaching();
-    byId("combination").replaceChildren(element("option", { value: "", text: "another" }), ...group("held out", masks.held_out), ...group("trained on", masks.trained));
+    // A fresh teacher's combinations were neither trained on nor held out.
+    const groups = state.fresh === null ? [["held out", masks.held_out], ["trained on", masks.trained]] : [["combinations", [...masks.held_out, ...masks.trained]]];
+    byId("combination").replaceChildren(element("option", { value: "", text: "another" }), ...groups.flatMap(([label, some]) => group(label, some)));
     if (state.weights.length !== first.modules) state.weights = [...(masks.held_out[0] ?? masks.trained[0])].map(Number);
     byId("combination").value = maskOf(state.weights);
     if (byId("combination").selectedIndex < 0) byId("combination").value = "";
@@ -206,8 +208,8 @@
     const kinds = new Set(answer.models.map((one) => one.kind)); // the two models may have different supports
     byId("summary").replaceChildren(...(kinds.size === 1 ? [badge(answer.models[0].kind)] : []),
       ...answer.models.map((one, i) => element("span", {}, dot(i),
-        `${labels()[i]} R² `, element("strong", { text: number(one.r2) }), ...(one.used ? [" ", element("span", { class: "badge open", text: answer.asked[i] === TRUE ? "true latent" : inference.isExplicit(answer.asked[i]) ? inference.badge(answer.asked[i]) : "latent moved" })] : []), ...(kinds.size > 1 ? [" ", badge(one.kind)] : []))),
-      element("span", { class: "soft", title: "Ridge regression on the same context", text: `ridge: R² ${number(answer.ridge)}` }));
+        `${labels()[i]} R² `, element("strong", { text: number(one.r2), class: one.partial ? "partial" : null }), ...(one.used ? [" ", element("span", { class: "badge open", text: answer.asked[i] === TRUE ? "true latent" : inference.isExplicit(answer.asked[i]) ? inference.badge(answer.asked[i]) : "latent moved" })] : []), ...(kinds.size > 1 ? [" ", badge(one.kind)] : []))));
+    byId("ridge").textContent = number(answer.ridge);
     clearTimeout(announcing); // announce only when the numbers have settled
     announcing = setTimeout(() => say("announced", [...byId("summary").children].map((part) => part.textContent).join(", ")), 900);
   }
@@ -253,47 +255,61 @@
     });
   }
 
+  // Until the browser has shown what was drawn. A hidden page is not shown.
+  const shown = () => new Promise((done) => { requestAnimationFrame(done); setTimeout(done, 100); });
+  const count = (name) => { document.documentElement.dataset[name] = String(Number(document.documentElement.dataset[name] ?? 0) + 1); };
+
+  let saving = null; // when a gesture rests: browsers limit how often an address may change
   let asking = false;
   let again = false;
-  // One request at a time, and every answer is drawn. Of the requests that arrive meanwhile, only the last is sent.
+  // One question at a time, and every answer is drawn. Of the questions that arrive meanwhile, only the last is asked.
   async function update() {
     if (!described) return;
-    save();
+    clearTimeout(saving);
+    saving = setTimeout(save, 200);
     if (asking) {
       again = true;
       return;
     }
     asking = true;
     const results = document.querySelector(".results");
-    const busy = setTimeout(() => results.setAttribute("aria-busy", "true"), 250);
-    const waiting = setTimeout(() => say("waiting", "Still computing. The first answer at each context length takes longer, and while this machine is training, training has priority (increase --share to change that)."), 4000);
+    results.dataset.asking = "yes";
+    const inPage = described.every((one) => one.in_page);
+    const busy = setTimeout(() => results.setAttribute("aria-busy", String(!inPage)), 250); // the page shows its answers as they come
+    const waiting = setTimeout(() => say("waiting", inPage ? "" : "Still computing. The first answer at each context length takes longer, and while this machine is training, training has priority (increase --share to change that)."), 4000);
     try {
-      for (;;) {
+      do {
         again = false;
         const of = described;
-        const asked = [...state.latents]; // by the time of the answer, a slider may have moved on
-        const found = await ask("/api/explore", [
-          ...chosen().map((name) => ["run", name]), ["weights", state.weights.join(",")], ["length", state.length], ["draw", state.draw],
-          ["direction", state.direction], ["teacher_of", state.teacher], ...(state.fresh === null ? [] : [["fresh", state.fresh]]),
-          ...state.latents.flatMap((one, i) => (one && state.runs[i] ? [[`latent${i}`, one.toString()]] : [])),
-        ]);
-        if (!described) return; // other models have been chosen; they are asked once they are loaded
-        if (described !== of) continue;
-        answer = { ...found, asked };
-        trouble(null);
-        summary();
-        sliders();
-        await recombine.explorePlots({ answer, names: labels(), runs: state.runs, about: about() });
-        results.classList.remove("stale");
-        document.documentElement.dataset.drawings = String(Number(document.documentElement.dataset.drawings ?? 0) + 1);
-        if (!again) break; // every answer is drawn; then the latest question is asked
-      }
-      document.documentElement.dataset.answers = String(Number(document.documentElement.dataset.answers ?? 0) + 1);
+        const { weights, length, draw, direction, teacher, fresh } = state;
+        const question = { names: chosen(), described, weights: [...weights], length, draw, direction, teacher, fresh, latents: [...state.latents] };
+        count("questions");
+        for await (const found of recombine.inPage.answersTo(question)) {
+          if (!described) return; // other models have been chosen; they are asked once they are loaded
+          if (described !== of) {
+            again = true;
+            break;
+          }
+          answer = { ...found, asked: question.latents };
+          trouble(null);
+          summary();
+          sliders();
+          recombine.explorePlots({ answer, names: labels(), runs: state.runs, about: about() });
+          results.classList.remove("stale");
+          count("drawings");
+          if (!performance.getEntriesByName("explored").length) performance.mark("explored"); // for whoever measures the pace
+          await shown();
+          if (again) break; // what is drawn next is the latest question
+        }
+        if (!again) recombine.inPage.prepare(question);
+      } while (again && described);
+      count("answers");
     } catch (error) {
       trouble(error.message);
       results.classList.add("stale"); // the results shown belong to an earlier task
     } finally {
       asking = false;
+      results.dataset.asking = "no";
       clearTimeout(busy);
       clearTimeout(waiting);
       say("waiting", "");
@@ -320,6 +336,7 @@
     },
     save,
     async show() {
+      document.querySelector(".explorer").classList.toggle("empty", !chosen().length);
       if (!chosen().length) {
         byId("summary").replaceChildren(element("p", { text: "There is no trained model here. A run needs a checkpoint, or must have been exported with its parameters. `recombine serve --demo` shows models that come with Recombine." }));
         allow(false);

@@ -1,11 +1,13 @@
 "use strict";
 // Draws the explorer's plots of an answer. `names` are the labels of its models, `runs` the names of their runs.
-// An answer is drawn in a few milliseconds, so that the plots move while a slider is dragged.
+// An answer is drawn in a few milliseconds, so that the plots move while a slider is dragged. A prediction that is not yet
+// computed is null.
 (() => {
   const { byId, plot, unplot, number, theta, svg, paint, ticks } = recombine;
   const [LEFT, RIGHT, TOP, BOTTOM] = [46, 12, 26, 38];
-  const HEIGHT = 300;
+  const HEIGHT = 232; // four plots and the scores fit on a small screen
   const MARKS = [(x, y) => `M${x - 3},${y}a3,3 0 1,0 6,0a3,3 0 1,0 -6,0Z`, (x, y) => `M${x - 2.7},${y - 2.7}h5.4v5.4h-5.4Z`]; // dots, squares
+  const SHADES = 60;
   const DASHES = [null, "8 4"];
   let colors = [];
 
@@ -35,24 +37,26 @@
     return { x, y, right, bottom };
   }
 
-  // The legend, above a plot: for each model its name and its mark.
-  function legend(picture, entries) {
+  // The legend, above a plot: for each model its name and its mark. Long names are smaller, so that none is cut.
+  function legend(picture, width, entries) {
+    const room = (width - LEFT - 30 * entries.length) / entries.reduce((sum, [name]) => sum + name.length + 1, 0);
+    const size = Math.max(7, Math.min(12, room / 0.55));
     let at = LEFT - 12;
     for (const [name, ...marks] of entries) {
-      picture.append(svg("g", { transform: `translate(${at},12)` }, ...marks), text(at + 26, 16, name, { fill: paint("--ink") }));
-      at += 36 + 6.4 * name.length;
+      picture.append(svg("g", { transform: `translate(${at},12)` }, ...marks), text(at + 26, 16, name, { fill: paint("--ink"), "font-size": size.toFixed(1) }));
+      at += 30 + 0.55 * size * (name.length + 1);
     }
   }
 
   function scatter({ answer, names, runs, about }) {
-    const rows = answer.models.flatMap((one, i) => one.y.map((y, j) => ({ query: j + 1, truth: answer.truth.y[j], predicted: y, model: names[i], run: runs[i] })));
+    const rows = answer.models.flatMap((one, i) => one.y.map((y, j) => ({ query: j + 1, truth: answer.truth.y[j], predicted: y, model: names[i], run: runs[i] }))).filter((row) => row.predicted !== null);
     const words = answer.models.map((one, i) => `${names[i]}: R² ${number(one.r2)}`).join("; ");
     plot("scatter", { height: HEIGHT, rows, about, words: `${answer.truth.y.length} queries. ${words}`, draw(picture, width) {
       const both = ends("scatter", rows.flatMap(({ truth, predicted }) => [truth, predicted])); // both axes follow the diagonal
       const { x, y } = axes(picture, width, { xs: both, ys: both, xTitle: "true y", yTitle: "predicted y" });
       picture.append(svg("path", { d: points(both, both, x, y), stroke: paint("--truth"), "stroke-dasharray": "4 3", fill: "none" }));
-      answer.models.forEach((one, i) => picture.append(svg("path", { fill: colors[i], opacity: 0.65, d: one.y.map((value, j) => MARKS[i](Number(x(answer.truth.y[j]).toFixed(1)), Number(y(value).toFixed(1)))).join("") })));
-      legend(picture, names.map((name, i) => [name, svg("path", { d: MARKS[i](12, 0), fill: colors[i] })]));
+      answer.models.forEach((one, i) => picture.append(svg("path", { fill: colors[i], opacity: 0.65, d: one.y.map((value, j) => (value === null ? "" : MARKS[i](Number(x(answer.truth.y[j]).toFixed(1)), Number(y(value).toFixed(1))))).join("") })));
+      legend(picture, width, names.map((name, i) => [name, svg("path", { d: MARKS[i](12, 0), fill: colors[i] })]));
       nearest(picture, rows.map((row) => [x(row.truth), y(row.predicted), `${row.model}: true ${number(row.truth)}, predicted ${number(row.predicted)}`]), width);
     } });
   }
@@ -75,19 +79,21 @@
 
   function slice({ answer, names, about }) {
     const { t, context } = answer.slice;
-    const lines = answer.models.flatMap((one, i) => one.slice.map((y, j) => ({ t: t[j], y, model: names[i] })));
+    const lines = answer.models.flatMap((one, i) => one.slice.map((y, j) => ({ t: t[j], y, model: names[i] }))).filter((row) => row.y !== null);
     const truth = answer.truth.slice.map((y, j) => ({ t: t[j], y, model: "truth" }));
     const examples = context.map((at, j) => ({ t: at, y: answer.context.y[j], model: "context, projected" }));
     const three = (values) => [values[0], values[Math.floor(values.length / 2)], values.at(-1)].map((value) => number(value, 2)).join(", ");
     const words = [["the truth", answer.truth.slice], ...answer.models.map((one, i) => [names[i], one.slice])].map(([name, values]) => `${name}: ${three(values)}`).join("; ");
     plot("slice", { height: HEIGHT, rows: [...truth, ...lines, ...examples], about, words: `y at the line's start, middle and end. ${words}`, draw(picture, width) {
-      const ys = ends("slice", [...answer.truth.slice, ...answer.models.flatMap((one) => one.slice)]);
+      const ys = ends("slice", [...answer.truth.slice, ...lines.map((row) => row.y)]);
       const { x, y, bottom } = axes(picture, width, { xs: [t[0], t.at(-1)], ys, xTitle: "along the line", yTitle: "y" });
       context.forEach((at, j) => at >= t[0] && at <= t.at(-1) && picture.append(svg("path", { class: "example", "data-example": j + 1, d: `M${x(at)},${bottom}v-9`, stroke: paint("--soft"), "stroke-width": 1.5 })));
       picture.append(svg("path", { d: points(t, answer.truth.slice, x, y), stroke: paint("--truth"), "stroke-width": 5, fill: "none" }));
-      answer.models.forEach((one, i) => picture.append(svg("path", { d: points(t, one.slice, x, y), stroke: colors[i], "stroke-width": 2.2, "stroke-dasharray": DASHES[i], fill: "none" })));
+      answer.models.forEach((one, i) => picture.append(one.slice.includes(null) // a line through the few points that are known would be another function's
+        ? svg("path", { d: one.slice.map((value, j) => (value === null ? "" : MARKS[i](Number(x(t[j]).toFixed(1)), Number(y(value).toFixed(1))))).join(""), fill: colors[i] })
+        : svg("path", { d: points(t, one.slice, x, y), stroke: colors[i], "stroke-width": 2.2, "stroke-dasharray": DASHES[i], fill: "none" })));
       const piece = (color, thick, dash) => svg("path", { d: "M0,0h22", stroke: color, "stroke-width": thick, "stroke-dasharray": dash });
-      legend(picture, [["truth", piece(paint("--truth"), 5, null)], ...names.map((name, i) => [name, piece(colors[i], 2.2, DASHES[i])])]);
+      legend(picture, width, [["truth", piece(paint("--truth"), 5, null)], ...names.map((name, i) => [name, piece(colors[i], 2.2, DASHES[i])])]);
     } });
   }
 
@@ -118,7 +124,7 @@
         if (deviation > 0.001) picture.append(svg("path", { d: `M${(at + wide / 2).toFixed(1)},${y(value - deviation).toFixed(1)}V${y(value + deviation).toFixed(1)}`, stroke: paint("--ink"), "stroke-width": 1.5 }));
       }
       picture.append(svg("path", { d: `M${LEFT},${y(0)}H${width - RIGHT}`, stroke: paint("--soft") }));
-      legend(picture, series.map((name, i) => [name, svg("path", { d: "M6,-6h12v12h-12Z", fill: shades[i] })]));
+      legend(picture, width, series.map((name, i) => [name, svg("path", { d: "M6,-6h12v12h-12Z", fill: shades[i] })]));
     } });
   }
 
@@ -134,17 +140,21 @@
     const highest = Math.max(...rows.map((row) => row.weight));
     const words = maps.flatMap(({ name, heads }) => heads.map((weights, head) => `${name}, head ${head + 1}: most on token ${weights.indexOf(Math.max(...weights)) + 1}, ${number(Math.max(...weights), 2)}`)).join("; ");
     const many = Math.max(...maps.map(({ heads }) => heads.length));
-    const cell = Math.max(6, Math.min(14, Math.floor(48 / many)));
-    const down = many * cell + 26;
-    plot("attention", { height: Math.max(HEIGHT, maps.length * down + 34), rows, about, words, draw(picture, width) {
+    const cell = Math.max(6, Math.min(14, Math.floor((HEIGHT - 40) / maps.length / many - 22 / many)));
+    const down = many * cell + 22;
+    plot("attention", { height: Math.max(HEIGHT, maps.length * down + 32), rows, about, words, draw(picture, width) {
       const tokens = maps[0].heads[0].length;
       const across = (width - LEFT - RIGHT - 52) / tokens;
       const ink = paint("--link");
+      const shades = Array(SHADES + 1).fill(""); // one path for all cells of a shade: hundreds of elements would be slow to draw
       const marked = svg("rect", { fill: "none", stroke: paint("--ink"), "stroke-width": 1.5, visibility: "hidden" });
       maps.forEach(({ name, heads }, k) => {
         picture.append(text(LEFT, k * down + 14, name, { fill: paint("--ink") }), text(LEFT - 6, k * down + 20 + (many * cell) / 2 + 4, many > 1 ? `${heads.length} heads` : "head", { "text-anchor": "end", "font-size": 10 }));
-        heads.forEach((weights, head) => weights.forEach((weight, token) => picture.append(svg("path", { d: `M${(LEFT + token * across).toFixed(1)},${k * down + 20 + head * cell}h${(across - 0.5).toFixed(1)}v${cell - 0.5}h-${(across - 0.5).toFixed(1)}Z`, fill: ink, "fill-opacity": (0.03 + (0.97 * weight) / highest).toFixed(3) }))));
+        heads.forEach((weights, head) => weights.forEach((weight, token) => {
+          shades[Math.round((SHADES * weight) / highest)] += `M${(LEFT + token * across).toFixed(1)},${k * down + 20 + head * cell}h${(across - 0.5).toFixed(1)}v${cell - 0.5}h-${(across - 0.5).toFixed(1)}Z`;
+        }));
       });
+      shades.forEach((d, i) => d && picture.append(svg("path", { d, fill: ink, "fill-opacity": (0.03 + (0.97 * i) / SHADES).toFixed(3) })));
       const bottom = maps.length * down;
       for (const token of [1, ...ticks(1, tokens, 6).filter((at) => at > 2 && at < tokens - tokens / 12), tokens]) picture.append(text(LEFT + (token - 0.5) * across, bottom + 8, token, { "text-anchor": "middle" }));
       picture.append(text(LEFT + (tokens * across) / 2, bottom + 26, "token; the last is read out", { "text-anchor": "middle" }));

@@ -1,0 +1,46 @@
+"""Describes a trained model before a task is composed for it, from its configuration alone: without JAX."""
+
+from recombine.config.model import CustomModelConfig
+from recombine.config.schema import Config
+from recombine.errors import InputError
+from recombine.serve.explorer.exchange import Masks, ModelDescription
+from recombine.story.pack import check_computable
+from recombine.support.masks import format_mask
+
+MOST_COST = 20_000_000  # multiplications for one prediction; a page needs about a nanosecond for each
+
+
+def context_lengths(trained_on: int) -> list[int]:
+    """The numbers of context examples that can be chosen: some below the number trained on, and some above it."""
+    few = [1, 2, 3, 4, 6, 8, 11, 15, 19, 23, 27, 31, 47, 63, 95, 127]
+    return sorted({n for n in few if n <= 2 * trained_on} | {trained_on - 1})
+
+
+def describe_model(config: Config, step: int, latent_dim: int | None) -> ModelDescription:
+    support = config.task.support
+    return ModelDescription(
+        model=config.model.label,
+        step=step,
+        teacher=config.seed if config.teacher_seed is None else config.teacher_seed,
+        support=support.name,
+        modules=support.num_modules,
+        masks=Masks(tuple(map(format_mask, support.masks)), tuple(map(format_mask, support.held_out))),
+        input_dim=config.task.input_dim,
+        trained_length=config.task.episode_length - 1,
+        lengths=tuple(context_lengths(config.task.episode_length)),
+        latent_dim=latent_dim,
+        in_page=is_in_page(config),
+    )
+
+
+def is_in_page(config: Config) -> bool:
+    """Whether the page runs the model itself. It must be one that a story could show, and small enough."""
+    try:
+        check_computable(config)
+    except InputError:
+        return False
+    model = config.model
+    assert not isinstance(model, CustomModelConfig)
+    # All tokens pass through all blocks but the last.
+    through = model.embed_dim**2 * (4 + 2 * model.ffn_factor) * (model.num_layers - 1)
+    return config.task.episode_length * through <= MOST_COST
