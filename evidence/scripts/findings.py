@@ -112,19 +112,20 @@ def findings() -> str:
     whole_plain, whole = (said(final_r2(run, "ood") for run in runs) for runs in (plain, hyper))
     novel_plain, novel = (said(map(novel_r2, runs)) for runs in (plain, hyper))
     true = said(map(true_latent_r2, hyper), exact=True)
+    start = said(map(explicit_start_r2, hyper))
     improved, improved_novel = said(map(explicit_r2, hyper), exact=True), said(map(explicit_novel, hyper))
     alone, together = said(map(six_modules, hyper)), said(map(explicit_six_modules, hyper), exact=True)
     bullets = (
         f"""**R² hides whether a model recombines.** On held-out combinations the paper's two models score alike: R² is
         {whole_plain} for the transformer and {whole} for the hypertransformer. But most of a held-out task is a blend
         of trained tasks: only {share} of its variance is new. On this novel part R² is {novel_plain} for the
-        transformer and {novel} for the hypertransformer.""",
-        f"""**The modules recombine; inferring the latent fails.** Given the true latent, the same
+        transformer and {novel} for the hypertransformer, which errs more on the rest.""",
+        f"""**The modules recombine; inferring the latent is what falls short.** Given the true latent, the same
         hypertransformer solves held-out combinations: R² {true}.""",
         f"""**Explicit inference repairs the inference, without further training.** Three Gauss–Newton steps on the
-        context, through the model's own modules, raise R² to {improved}, and to {improved_novel} on the novel part.
-        Trained on pairs alone, the model then also solves tasks of all six modules: R² rises from {alone} to
-        {together}.""",
+        context, through the model's own modules, raise R² from {start} to {improved}, and on the novel part to
+        {improved_novel}. Trained on pairs alone, the model then also solves tasks that mix all six modules: R² rises
+        from {alone} to {together}.""",
     )
     return "\n".join(
         fill(" ".join(one.split()), 118, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)

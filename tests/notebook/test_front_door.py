@@ -154,10 +154,16 @@ def test_a_patched_latent_is_executed() -> None:
     np.testing.assert_allclose(again.y, inferred.y, atol=1e-5)
     true, wrong = (rc.patch(run, episodes, which) for which in ("true", "wrong"))
     assert true.r2 > inferred.r2 > wrong.r2, "as its stored scorecard says"
+    explicit = [rc.patch(run, episodes, "explicit", steps=steps) for steps in (0, 3)]
+    np.testing.assert_allclose(explicit[0].y, inferred.y, atol=1e-5)
+    assert explicit[1].r2 > inferred.r2 + 0.1, "as its stored scorecard says"
     one = run.model.execute(jax.numpy.ones(6), episodes.query_x[3])  # pyright: ignore
     assert rc.patch(run, episodes, np.ones(6)).y[3] == pytest.approx(float(one), abs=1e-5)
     with pytest.raises(rc.InputError, match="latent"):
         rc.patch(run, episodes, np.ones(5))
+    for steps in (-1, 1.5, 101):
+        with pytest.raises(rc.InputError, match="steps"):
+            rc.patch(run, episodes, "explicit", steps=steps)
     with pytest.raises(rc.InputError, match="execute"):
         rc.patch(rc.load("demo/quick/transformer-connected+-seed0"), episodes, "true")
 
@@ -182,7 +188,7 @@ def test_the_python_runs(
     printed = capsys.readouterr().out
     assert "in_dist" in printed
     if code == START:
-        assert re.search(r"Episodes\(100 of ood .*R² = -?\d", printed)
+        assert re.search(r"Episodes\(1,?000 of ood .*R² = -?\d", printed)
         assert list(tmp_path.glob("runs/*/metrics.jsonl"))
     if code == DEMO:
         assert (tmp_path / "results.png").stat().st_size > 10_000

@@ -30,7 +30,9 @@ def jobs_to_do(
     for name, config in wanted.items():
         references = reference_file(config)
         if references not in jobs and missing_references(out, config):
-            title = f"references {Path(references).stem}"
+            stem = Path(references).stem
+            short = f"references {stem.rpartition('-')[0]}"  # without the digest, unless other sizes have the same name
+            title = f"references {stem}" if any(job.name == short for job in jobs.values()) else short
             parts = (JobPart(write_toml(config), str(out / REFERENCES)),)
             model, task = custom_model(config), custom_task(config)
             jobs[references] = Job(name=title, kind="references", parts=parts, custom=model, custom_task=task)

@@ -7,9 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from recombine.checks import check_size
+from recombine.config.model import EXPLICIT_STEPS, MOST_INFERENCE_STEPS
 from recombine.config.schema import Config
 from recombine.errors import InputError
 from recombine.measure.evaluated import EvaluatedModel
+from recombine.measure.latent.explicit_inference import infer_explicitly
 from recombine.measure.latent.module_recovery import execute_many, fit_map, scaled_latent
 from recombine.measure.predict import forward_episodes
 from recombine.measure.r2 import score
@@ -54,26 +57,37 @@ def predict(model: "Run | Model", episodes: Episodes) -> Prediction:
     return Prediction(episodes, output.y, output.latent, output.residual)
 
 
-def patch(model: "Run | Model", episodes: Episodes, latent: Any, config: Config | None = None) -> Prediction:
+def patch(
+    model: "Run | Model",
+    episodes: Episodes,
+    latent: Any,
+    config: Config | None = None,
+    *,
+    steps: int = EXPLICIT_STEPS,
+) -> Prediction:
     """The predictions with the inferred latent replaced, for a model that executes one.
 
-    `latent` is an array with a latent for each episode (or one for all), or "true": the teacher's latent, mapped to the
-    model's by the affine map that fits best on trained tasks; or "wrong": that of the previous episode. A model that
-    is not a run is examined on the tasks of `config`; the default is that of the episodes.
+    `latent` is an array with a latent for each episode (or one for all), or one of these words:
+    "explicit": the inferred latent after `steps` of explicit inference on the context;
+    "true": the teacher's latent, mapped to the model's by the affine map that fits best on trained tasks;
+    "wrong": that of the previous episode. A model that is not a run is examined on the tasks of `config`; the default
+    is that of the episodes.
     """
     prepare()
     found = model.model if isinstance(model, Run) else model
     if not isinstance(found, LatentModel):
         name = model.label if isinstance(model, Run) else type(found).__name__
         raise InputError("model", name, "infers no latent that could be replaced: it has no execute(latent, x)")
-    if isinstance(latent, str):
-        chosen = _mapped(
-            found, config or (model.config if isinstance(model, Run) else episodes.config), episodes, latent
-        )
-    else:
-        chosen = np.asarray(latent, np.float32)
     inferred = forward_episodes(episodes.config, found, episodes.batch).latent
     assert inferred is not None
+    if isinstance(latent, str) and latent == "explicit":
+        check_size("steps", steps, least=0, most=MOST_INFERENCE_STEPS)
+        chosen = np.asarray(infer_explicitly(found, inferred, episodes.batch, steps).latent[:, -1])
+    elif isinstance(latent, str):
+        of_run = model.config if isinstance(model, Run) else episodes.config
+        chosen = _mapped(found, config or of_run, episodes, latent)
+    else:
+        chosen = np.asarray(latent, np.float32)
     if chosen.shape not in (inferred.shape, inferred.shape[1:]):
         raise InputError("latent", chosen.shape, f"shape {inferred.shape}, or {inferred.shape[1:]} for all episodes")
     given = jnp.broadcast_to(jnp.asarray(chosen, jnp.float32), inferred.shape)
@@ -85,7 +99,7 @@ def _mapped(
 ) -> np.ndarray:
     """The teacher's latents as the model would write them."""
     if which not in ("true", "wrong"):
-        raise InputError("latent", which, "true, wrong, or an array")
+        raise InputError("latent", which, "explicit, true, wrong, or an array")
     if episodes.split in CONTROL_SPLITS:
         raise InputError("episodes", episodes.split, "each has a teacher of its own, which the model does not know")
     evaluated = EvaluatedModel(config, model)
