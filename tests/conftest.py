@@ -15,7 +15,7 @@ from jaxtyping import install_import_hook
 rooms = [f"recombine.{room}" for room in ("task", "model", "train", "measure", "storage", "run", "jobs")]
 install_import_hook(rooms, "beartype.beartype")
 
-# Where Python may write no bytecode, each of the tests' hundreds of processes compiles all of JAX's source: three seconds.
+# Where Python may write no bytecode, each of the tests' many processes compiles all of JAX's source: three seconds.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 

@@ -96,7 +96,9 @@ def parse(
 ) -> Reproduce | Train | Eval | Score | Benchmark | Verify | Report | Task | Construct | Sweep | Export | Serve | Bench:
     """The command that the arguments name. Raises a one-line UsageError if they cannot be parsed."""
     markers = (tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
-    description = "Train, measure and compare models on tasks that recombine known modules. (--version prints the version.)"
+    description = (
+        "Train, measure and compare models on tasks that recombine known modules. (--version prints the version.)"
+    )
     complaint = io.StringIO()
     if arguments[:1] == ["sweep"] and arguments[1:2] not in (["run"], ["results"], ["--help"], ["-h"]):
         arguments = ["sweep", "run", *arguments[1:]]

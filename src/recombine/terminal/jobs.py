@@ -121,7 +121,10 @@ class JobsDisplay:
         """How many jobs are done, running, waiting and failed; the speed, the remaining time, the best run so far."""
         ends = Counter(self.ended.values())
         waiting = len(self.totals) - len(self.ended) - len(self.running)
-        parts = [f"{ends['done']} of {len(self.totals)} jobs done, {len(self.running)} running, {waiting} waiting"]
+        references = sum(steps is None for steps in self.totals.values())
+        what = f" ({len(self.totals) - references} runs, {references} references)" if references else ""
+        done = f"{ends['done']} of {len(self.totals)} jobs{what} done"
+        parts = [f"{done}, {len(self.running)} running, {waiting} waiting"]
         parts += [f"{ends['failed']} failed"] if ends["failed"] else []
         rates = [rate for name in self.latest if (rate := self.rates[name].per_second)]
         parts += [f"{sum(rates):,.0f} steps/s"] if rates else []
