@@ -53,6 +53,8 @@ def load_explored(path: Path, below: Path | None = None) -> ExploredModel:
         raise InputError("run", path.name, "its model is given the true latent, so there is nothing to infer")
     if extra_pair(model) == "query":
         raise InputError("run", path.name, "its model is shown the query's label, so there is nothing to predict")
+    if config.task.label_shape:
+        raise InputError("task.output_dim", config.task.output_dim, "1: the explorer draws labels that are one number")
     teacher, latent_dim = config_teacher(config), _latent_dim(config, model)
     probe, to_inferred = _fit(config, model, teacher, latent_dim)
     return ExploredModel(config, model, step, teacher, probe, latent_dim, to_inferred, stamp)
