@@ -164,3 +164,33 @@ def test_bad_files_get_one_line(words: str, good: Files, tmp_path: Path, capsys:
     assert captured.out == ""
     assert len(captured.err.splitlines()) == 1
     assert words in captured.err
+
+
+def test_vector_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file of labels with three outputs, and its scores: R² pooled over episodes and outputs."""
+    path, vectors = tmp_path / "vectors.npz", ["--set", "task.output_dim=3"]
+    data = sample(path, "all", *vectors)
+    episodes = len(data["split"])
+    assert (data["context_y"].shape, data["query_y"].shape, data["a"].shape) == (
+        (episodes, 7, 3),
+        (episodes, 3),
+        (3, 5),
+    )
+    y, mean = data["query_y"].astype(float), data["context_y"].astype(float).mean(axis=1)
+    prediction = y + np.random.default_rng(0).normal(size=y.shape) * [0.1, 0.2, 0.3]
+    found = scored(tmp_path, capsys, path, prediction, "--no-references")["scores"]
+    for split, entry in found["splits"].items():
+        here = data["split"] == split
+        error, spread = np.sum((y - prediction)[here] ** 2), np.sum((y - mean)[here] ** 2)
+        assert entry["r2"] == pytest.approx(1 - error / spread, rel=1e-5)
+    truth = scored(tmp_path, capsys, path, y, "--no-references")["scores"]["novel"]["ood"]
+    assert truth["slope"] == pytest.approx(1)
+    for wrong, words in (
+        (prediction[:, 0], f"has shape ({episodes},); 3 numbers per episode has shape ({episodes}, 3)"),
+        (np.where(np.arange(3) == 1, np.nan, prediction), "predictions are not finite, the first at episode 0"),
+    ):
+        np.savez(tmp_path / "wrong.npz", prediction=wrong, digest=data["digest"])
+        capsys.readouterr()
+        assert main(["score", str(tmp_path / "wrong.npz"), "--episodes", str(path)]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert words in line

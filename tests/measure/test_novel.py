@@ -204,3 +204,62 @@ def test_nothing_is_held_out() -> None:
     config: Config = override(CONFIG, {"task": {"support": "2-hot:6"}})
     assert measure_novel(EvaluatedModel(config, build_model(config, key=jax.random.key(0)))) is None
     assert snapshot_tasks(config, TEACHER) is None
+
+
+VECTORS = override(preset_config("quick", "transformer"), {"task": {"output_dim": 3}})
+
+
+@cache
+def vector_tasks() -> NovelTasks:
+    return novel_tasks(VECTORS, config_teacher(VECTORS), most_episodes=600)
+
+
+@pytest.mark.parametrize(
+    ("reference", "slope", "r2", "tolerance"),
+    [("known_latent", 1, 1, 1e-6), ("oracle", 1, 1, 0.02), ("trained_covariance", 0, 0, 0.06)],
+)
+def test_the_novel_part_of_vector_labels(reference: str, slope: float, r2: float, tolerance: float) -> None:
+    teacher, task = config_teacher(VECTORS), VECTORS.task
+    known = make_references(0, teacher, task.support, task.episode_length, [reference])[reference]
+    found = score_novel(predict_reference(known, teacher, vector_tasks().episodes, "ood"), *spanned())
+    assert found.slope == pytest.approx(slope, abs=tolerance)
+    assert found.r2 == pytest.approx(r2, abs=tolerance)
+
+
+def spanned() -> tuple[NovelTasks, np.ndarray]:
+    return vector_tasks(), vector_tasks().span
+
+
+def test_the_novel_part_of_vector_labels_is_that_of_each_output() -> None:
+    """Each output alone is a task of one output: by least squares on its own span, summed over the outputs."""
+    tasks, span = spanned()
+    truth = np.asarray(tasks.episodes.query_y, float).reshape(len(tasks.mask), -1, 3)
+    prediction = truth + np.random.default_rng(0).normal(size=truth.shape)
+    novel = error = 0.0
+    for context in range(len(tasks.mask)):
+        for output in range(3):
+            basis, here = span[output, context], (context, slice(None), output)
+            np.testing.assert_allclose(basis.T @ basis, np.eye(basis.shape[1]), atol=1e-9)
+            outside = lambda f: f - basis @ np.linalg.lstsq(basis, f, rcond=None)[0]  # noqa: B023, E731
+            novel += np.sum(outside(truth[here]) ** 2)
+            error += np.sum(outside((prediction - truth)[here]) ** 2)
+    found = score_novel(prediction.reshape(-1, 3), tasks, span)
+    assert (found.directions, tasks.directions[0]) == (basis.shape[1] - 1, basis.shape[1] - 1)
+    assert found.r2 == pytest.approx(1 - error / novel)
+    spread = np.var(truth, axis=1, ddof=1).sum()
+    assert found.share == pytest.approx(novel / (span.shape[-2] - span.shape[-1]) / spread)
+
+
+def test_the_span_of_vector_functions_is_that_of_each_output() -> None:
+    rng = np.random.default_rng(0)
+    mixed = rng.normal(size=(60, 8)) * 0.5 ** np.arange(8)
+    functions = np.stack([mixed[:, :k] @ rng.normal(size=(k, 50)) for k in (2, 5)], axis=-1)
+    spans = span_of(functions, 0.9999)
+    assert spans.shape == (2, 50, span_of(functions[..., 1], 0.9999).shape[1]), "as many as the output that needs most"
+    for output, span in enumerate(spans):
+        f = functions[..., output].T
+        left = f - span @ np.linalg.lstsq(span, f, rcond=None)[0]
+        assert np.sum(left**2) < 1e-4 * np.sum((f - f.mean(axis=0)) ** 2)
+    assert span_of(functions, 0.9999, spans.shape[-1] - 1).shape == spans.shape
+    with pytest.raises(InputError, match="directions"):
+        span_of(functions, 0.9999, 1)

@@ -1,6 +1,8 @@
 """The references, compared with scikit-learn where it has them, and the scores that each must reach."""
 
 from collections import Counter
+from dataclasses import replace
+from functools import cache
 
 import equinox as eqx
 import jax
@@ -9,10 +11,13 @@ import numpy as np
 import pytest
 from scipy.optimize import least_squares
 from scipy.special import erf
+from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsRegressor
 
-from recombine.measure.r2 import score
+from recombine.config.task import TaskConfig
+from recombine.errors import InputError
+from recombine.measure.r2 import score, score_by_mask
 from recombine.measure.reference import choose_noise
 from recombine.measure.reference.baselines import (
     NUM_NEIGHBOURS,
@@ -21,7 +26,7 @@ from recombine.measure.reference.baselines import (
     predict_reference,
 )
 from recombine.measure.reference.oracle import fit_scaled_latent
-from recombine.measure.reference.trained_tasks import TrainedCovariance, TrainedTask, draw_tasks
+from recombine.measure.reference.trained_tasks import TrainedCovariance, TrainedTask, draw_tasks, krige
 from recombine.record.reference import REFERENCE_NAMES
 from recombine.stream import Stream
 from recombine.support.split import EVAL_SPLITS, Split
@@ -29,7 +34,7 @@ from recombine.support.support import Support, paper_support
 from recombine.task.episode import Episode
 from recombine.task.interface import Teacher
 from recombine.task.sample import sample_masks, sample_split
-from recombine.task.teacher import seed_teacher
+from recombine.task.teacher import seed_teacher, task_teacher
 
 SUPPORT = paper_support("connected+")
 TEACHER = seed_teacher(0, SUPPORT, 16, 16)
@@ -217,3 +222,89 @@ def test_the_oracle_does_not_know_the_latent() -> None:
     blind = eqx.tree_at(lambda e: e.latent, episodes, jnp.full_like(episodes.latent, jnp.nan))
     expected = predict_reference(REFERENCES["oracle"], teacher, episodes, "in_dist")
     np.testing.assert_array_equal(predict_reference(REFERENCES["oracle"], teacher, blind, "in_dist"), expected)
+
+
+VECTORS = TaskConfig(SUPPORT, 6, 6, 12, output_dim=3)
+VECTOR_TEACHER = task_teacher(VECTORS, 0)
+
+
+@cache
+def vector_batch(split: Split) -> tuple[Teacher, Episode]:
+    return sample_split(0, split, VECTOR_TEACHER, SUPPORT, VECTORS.episode_length, 40)
+
+
+@cache
+def predicted_vectors(name: str, split: Split) -> np.ndarray:
+    known = make_references(0, VECTOR_TEACHER, SUPPORT, VECTORS.episode_length, [name])[name]
+    return predict_reference(known, *vector_batch(split), split)
+
+
+@pytest.mark.parametrize("name", ["ridge", "nearest_neighbours", "context_mean"])
+def test_vector_labels_against_scikit_learn(name: str) -> None:
+    predicted, (_, episodes) = predicted_vectors(name, "in_dist"), vector_batch("in_dist")
+    estimators = {"ridge": Ridge(alpha=RIDGE_STRENGTH), "nearest_neighbours": KNeighborsRegressor(NUM_NEIGHBOURS)}
+    estimator = estimators.get(name, DummyRegressor())
+    for i, found in enumerate(predicted):
+        x, y = np.asarray(episodes.context_x[i], float), np.asarray(episodes.context_y[i], float)
+        expected = estimator.fit(x, y).predict(np.asarray(episodes.query_x[i], float)[None])[0]
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_the_score_of_vector_labels_against_numpy() -> None:
+    _, episodes = vector_batch("ood")
+    context, truth = np.asarray(episodes.context_y, float), np.asarray(episodes.query_y, float)
+    predicted = truth + np.random.default_rng(0).normal(size=truth.shape) * [0.1, 0.2, 0.4]
+    error = spread = within = 0.0
+    by_sequence = []
+    for y, true, found in zip(context, truth, predicted, strict=True):
+        for output in range(3):
+            error += (true[output] - found[output]) ** 2
+            spread += (true[output] - np.mean(y[:, output])) ** 2
+            within += np.var(y[:, output])
+        whole = sum(np.var([*y[:, output], true[output]]) for output in range(3))
+        by_sequence.append(1 - np.sum((true - found) ** 2) / whole)
+    found = score(predicted, episodes)
+    assert found.r2 == pytest.approx(1 - error / spread)
+    assert found.r2_variance == pytest.approx(1 - error / within)
+    assert found.r2_sequence == pytest.approx(np.mean(by_sequence))
+    assert found.mse == pytest.approx(error / truth.size)
+    masks = score_by_mask(predicted, episodes, SUPPORT.held_out)
+    assert sum(one.episodes * one.mse for one in masks.values()) == pytest.approx(found.mse * len(truth))
+    assert sum(one.episodes * one.spread for one in masks.values()) == pytest.approx(spread / 3)
+    with pytest.raises(InputError, match="prediction"):
+        score(predicted[:, 0], episodes)
+
+
+@pytest.mark.parametrize("split", ["ood", "control"])
+def test_the_oracle_of_vector_labels(split: Split) -> None:
+    _, episodes = vector_batch(split)
+    assert score(predicted_vectors("oracle", split), episodes).r2 > 0.99
+    assert score(predicted_vectors("known_latent", split), episodes).r2 > 1 - 1e-9
+
+
+def test_the_oracle_of_vector_labels_of_two_layers() -> None:
+    task = replace(VECTORS, num_layers=2)
+    teacher, episodes = sample_split(0, "ood", task_teacher(task, 0), SUPPORT, task.episode_length, 20)
+    known = make_references(0, teacher, SUPPORT, task.episode_length, ["oracle"])["oracle"]
+    assert score(predict_reference(known, teacher, episodes, "ood"), episodes).r2 > 0.99
+
+
+def test_other_references_of_vector_labels() -> None:
+    """On trained masks the memory of tasks is nearly perfect; the fitted network is better than the context's mean."""
+    _, episodes = vector_batch("in_dist")
+    assert score(predicted_vectors("trained_task", "in_dist"), episodes).r2 > 0.98
+    assert 0.2 < score(predicted_vectors("fitted_network", "in_dist"), episodes).r2 < 0.9
+    held_out = score(predicted_vectors("trained_task", "ood"), vector_batch("ood")[1]).r2
+    assert held_out < 0.95
+
+
+def test_kriging_of_vector_labels_against_numpy() -> None:
+    """The joint covariance of all outputs of all inputs."""
+    rng = np.random.default_rng(0)
+    g, y, noise = rng.normal(size=(50, 5, 2)), rng.normal(size=(4, 2)), 0.1
+    with jax.enable_x64(True):
+        found = np.asarray(krige(jnp.asarray(y), jnp.asarray(g), jnp.ones(50), noise))
+    flat = g.reshape(50, 10)
+    k, mean = np.cov(flat.T, bias=True), flat.mean(axis=0)
+    known = k[:8, :8] + noise * np.trace(k[:8, :8]) / 8 * np.eye(8)
+    np.testing.assert_allclose(found, mean[8:] + k[8:, :8] @ np.linalg.solve(known, y.ravel() - mean[:8]), rtol=1e-9)

@@ -16,7 +16,9 @@ from recombine.config.preset import preset_config
 from recombine.config.schema import Config
 from recombine.config.toml import default_model, override
 from recombine.errors import InputError
+from recombine.measure.predict import predict
 from recombine.model.architecture.hypernetwork import Hypernetwork
+from recombine.model.architecture.linear_attention import from_construction
 from recombine.model.build import build_model, count_parameters
 from recombine.model.custom import check_custom
 from recombine.model.weights import named_arrays, replace_arrays
@@ -254,3 +256,31 @@ def test_arrays_that_do_not_fit() -> None:
     for message, content in bad.items():
         with pytest.raises(InputError, match=message):
             replace_arrays(MODEL, content, "a file")
+
+
+@pytest.mark.parametrize("name", ["transformer", "hypertransformer", *BASELINES])
+def test_vector_labels(name: str) -> None:
+    """Every model predicts a vector that depends on every output of the context, and not on the query's own label."""
+    config = override(smoke(name), {"task": {"output_dim": 3}})
+    if name in BASELINES:
+        check_custom(config)
+    built = build_model(config, key=jax.random.key(0))
+    _, episodes = sample_split(0, "in_dist", config_teacher(config), config.task.support, 8, 1)
+    predicted = np.asarray(predict(built, episodes))
+    assert predicted.shape == (1, 3)
+    unseen = replace(episodes, query_y=episodes.query_y + 1)
+    np.testing.assert_array_equal(predict(built, unseen), predicted)
+    for output in range(3):
+        moved = replace(episodes, context_y=episodes.context_y.at[..., output].add(0.5))
+        assert np.abs(predict(built, moved) - predicted).max() > 1e-6
+
+
+def test_the_construction_of_vector_labels() -> None:
+    """Linear attention that starts from the construction computes A σ(Σ_m z_m θ_m x), as the teacher does."""
+    options = {"given_latent": True, "embed_dim": 32, "num_heads": 8}
+    task = {"output_dim": 3, "unit_norm": False, "input_dim": 6}
+    config = override(smoke("linear-attention"), {"model": {"options": options}, "task": task})
+    teacher = config_teacher(config)
+    built = from_construction(build_model(config, key=jax.random.key(0)), teacher.theta, teacher.a)
+    _, episodes = sample_split(0, "ood", teacher, config.task.support, 8, 10)
+    np.testing.assert_allclose(predict(built, episodes), episodes.query_y, rtol=1e-3, atol=1e-4)

@@ -227,3 +227,16 @@ def test_the_informed_transformer_is_shown_the_latent_and_nothing_else() -> None
     np.testing.assert_array_equal(query, episodes.query_x)
     with pytest.raises(InputError, match=r"model\.given_latent"):
         override(config, {"task": {"input_dim": 5}})
+
+
+def test_a_class_with_vector_labels(models: str) -> None:
+    kind = f"{models}:Outputs"
+    import_model(kind)
+    vectors = override(own_config(kind), {"task": {"output_dim": 3}})
+    check_custom(vectors)
+    scalar = own_config(kind)
+    with pytest.raises(InputError, match=r"its y has shape \(1,\); it must be one number, \(\)"):
+        check_custom(scalar)
+    with pytest.raises(InputError, match=r"its y has shape \(\); it must be one number for each output, \(3,\)"):
+        import_model(f"{models}:Mean")
+        check_custom(override(own_config(f"{models}:Mean"), {"task": {"output_dim": 3}}))

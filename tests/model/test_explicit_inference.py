@@ -5,11 +5,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.special import erf
 
 from recombine.config.preset import preset_config
 from recombine.config.schema import ComputeConfig, Config
 from recombine.config.toml import override
 from recombine.errors import InputError
+from recombine.measure.latent.explicit_inference import improve_latent
 from recombine.model.build import build_model
 from recombine.model.forward import takes_key
 from recombine.model.hypertransformer import Hypertransformer
@@ -22,9 +24,9 @@ from recombine.train.step import State, config_tasks, init_state, query_loss
 READINGS = [{}, {"base_weights": True}, {"unit_norm": True, "scaled_forward": True}, {"latent_dim": 13}]
 
 
-def make(steps: int, model: dict | None = None) -> tuple[Hypertransformer, jax.Array, jax.Array]:
+def make(steps: int, model: dict | None = None, output_dim: int = 1) -> tuple[Hypertransformer, jax.Array, jax.Array]:
     """A model with every parameter away from its initial value, and the context of one episode, in float64."""
-    changes = {"model": {"inference_steps": steps, **(model or {})}}
+    changes = {"model": {"inference_steps": steps, **(model or {})}, "task": {"output_dim": output_dim}}
     config = override(preset_config("smoke", "hypertransformer"), changes)
     built = build_model(config, key=jax.random.key(0))
     keys = iter(jax.random.split(jax.random.key(1), 500))
@@ -39,19 +41,22 @@ def by_automatic_differentiation(model: Hypertransformer, z: jax.Array, x: jax.A
     for log_damping in model.log_damping:
 
         def predict(z: jax.Array) -> jax.Array:
-            return jax.vmap(model.execute, in_axes=(None, 0))(z, x)
+            return jax.vmap(model.execute, in_axes=(None, 0))(z, x).ravel()
 
         J = jax.jacfwd(predict)(z)
         A = J.T @ J
         A = A + jnp.exp(log_damping) * jnp.trace(A) / len(A) * jnp.eye(len(A))
-        z = z + jnp.linalg.solve(A, J.T @ (y - predict(z)))
+        z = z + jnp.linalg.solve(A, J.T @ (y.ravel() - predict(z)))
     return z
 
 
-@pytest.mark.parametrize("reading", READINGS, ids=str)
-def test_the_steps_and_their_gradients(reading: dict) -> None:
+CASES = [*((reading, 1) for reading in READINGS), ({"base_weights": True, "unit_norm": True}, 3)]
+
+
+@pytest.mark.parametrize(("reading", "output_dim"), CASES, ids=str)
+def test_the_steps_and_their_gradients(reading: dict, output_dim: int) -> None:
     with jax.enable_x64(True):
-        model, x, y = make(2, reading)
+        model, x, y = make(2, reading, output_dim)
         z = jnp.linspace(-1.0, 1.5, model.theta.shape[0])
 
         def objective(infer):
@@ -200,3 +205,34 @@ def test_what_is_dropped_depends_on_seed_and_step_alone() -> None:
 def test_rates_that_are_none(value: object) -> None:
     with pytest.raises(InputError, match=r"model\.dropout"):
         override(dropping(0.0), {"model": {"dropout": value}})
+
+
+@pytest.mark.parametrize("reading", [{}, {"unit_norm": True, "scaled_forward": True}], ids=str)
+def test_a_step_on_vector_labels_is_the_dense_one(reading: dict) -> None:
+    """Gauss–Newton in NumPy: the Jacobian by central differences, a row for each output of each example."""
+    with jax.enable_x64(True):
+        model, x, y = make(1, reading, output_dim=3)
+        assert y.shape == (len(x), 3)
+        theta, readout, bias = (np.asarray(a) for a in (model.theta, model.readout.weight, model.readout.bias))
+
+        def predict(z: np.ndarray) -> np.ndarray:
+            W = np.einsum("m,mhd->hd", z, theta) * model.forward_scale
+            u = np.asarray(x) @ (W / np.linalg.svd(W, compute_uv=False)[0] if model.unit_norm else W).T
+            return (u * (1 + erf(u / np.sqrt(2))) / 2 @ readout + bias).ravel()
+
+        z, small = np.linspace(-1.0, 1.5, len(theta)), 1e-6
+        J = np.stack([(predict(z + small * e) - predict(z - small * e)) / (2 * small) for e in np.eye(len(z))], axis=1)
+        damping = np.exp(float(model.log_damping[0])) * np.trace(J.T @ J) / len(z)
+        expected = z + np.linalg.solve(J.T @ J + damping * np.eye(len(z)), J.T @ (np.ravel(y) - predict(z)))
+        np.testing.assert_allclose(model.infer(jnp.asarray(z), x, y), expected, rtol=1e-6, atol=1e-7)
+
+
+def test_test_time_steps_on_vector_labels_solve_a_task_that_the_modules_can_express() -> None:
+    with jax.enable_x64(True):
+        model, x, _ = make(0, output_dim=3)
+        true = jnp.linspace(0.2, 1.2, model.theta.shape[0])
+        y = jax.vmap(model.execute, in_axes=(None, 0))(true, x)
+        latents = improve_latent(model, true + 0.3, x, y, 30)
+        labels = jax.vmap(model.execute, in_axes=(None, 0))(latents[-1], x)
+        np.testing.assert_allclose(labels, y, atol=1e-5)
+        assert float(jnp.abs(jax.vmap(model.execute, in_axes=(None, 0))(latents[0], x) - y).max()) > 1e-2

@@ -34,9 +34,11 @@ VARIANTS = [
 ]
 
 
-def make(kind: str, model: dict, length: int = 9) -> tuple:
+def make(kind: str, model: dict, length: int = 9, output_dim: int = 1) -> tuple:
     """A model with every parameter away from its initial value (biases and norms too), and episodes."""
-    config = override(preset_config("smoke", kind), {"model": model, "task": {"episode_length": length}})
+    config = override(
+        preset_config("smoke", kind), {"model": model, "task": {"episode_length": length, "output_dim": output_dim}}
+    )
     built = build_model(config, key=jax.random.key(0))
     keys = iter(jax.random.split(jax.random.key(1), 500))
     moved = jax.tree.map(lambda leaf: leaf + 0.1 * jax.random.normal(next(keys), leaf.shape), built)
@@ -61,9 +63,16 @@ CASES = [
 CASES.append(pytest.param("hypertransformer", {"num_layers": 1, "inference_steps": 2}, id="explicit inference"))
 
 
-@pytest.mark.parametrize(("kind", "model"), CASES)
-def test_same_loss_and_gradient(kind: str, model: dict) -> None:
-    built, episodes = make(kind, model)
+CASES = [pytest.param(*case.values, 1, marks=case.marks, id=case.id) for case in CASES]
+CASES += [
+    pytest.param("transformer", {"num_layers": 2}, 3, id="transformer, three outputs"),
+    pytest.param("hypertransformer", {"num_layers": 1, "inference_steps": 1}, 3, id="explicit, three outputs"),
+]
+
+
+@pytest.mark.parametrize(("kind", "model", "output_dim"), CASES)
+def test_same_loss_and_gradient(kind: str, model: dict, output_dim: int) -> None:
+    built, episodes = make(kind, model, output_dim=output_dim)
     loss_and_gradient = eqx.filter_jit(eqx.filter_value_and_grad(query_loss))
     plain, plain_gradient = loss_and_gradient(built, episodes, PLAIN)
     fast, fast_gradient = loss_and_gradient(built, episodes, FAST)

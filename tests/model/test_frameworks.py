@@ -20,9 +20,11 @@ from recombine.cli.main import main
 from recombine.config.preset import preset_config
 from recombine.config.schema import Config
 from recombine.config.toml import override
+from recombine.errors import InputError
+from recombine.measure.predict import predict
 from recombine.measure.snapshot import measure_snapshot
 from recombine.model.build import count_parameters
-from recombine.model.custom import import_model
+from recombine.model.custom import check_custom, import_model
 from recombine.model.interface import Output, Trace
 from recombine.record.codec import plain
 from recombine.run.load import load_model
@@ -55,6 +57,18 @@ class Twin(nn.Module):
             self.calls += 1
         both = torch.stack([context_y.mean(1), context_y.std(1, correction=0)], dim=1) @ self.table
         return self.out(torch.tanh(self.hidden(torch.cat([both, query_x], dim=1))))[:, 0]
+
+class Outputs(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.read = nn.Linear(config.task.output_dim, config.task.output_dim)
+
+    def forward(self, context_x, context_y, query_x):
+        return self.read(context_y.mean(1))
+
+class Number(Outputs):
+    def forward(self, *inputs):
+        return super().forward(*inputs).sum(1)
 
 class Whole(Twin):
     def forward(self, *inputs):
@@ -92,6 +106,17 @@ class Normed(nnx.Module):
 
     def __call__(self, context_x, context_y, query_x):
         return self.norm(query_x).sum()
+
+class Outputs(nnx.Module):
+    def __init__(self, config, *, rngs):
+        self.read = nnx.Linear(config.task.output_dim, config.task.output_dim, rngs=rngs)
+
+    def __call__(self, context_x, context_y, query_x):
+        return self.read(context_y.mean(axis=0))
+
+class Number(Outputs):
+    def __call__(self, *inputs):
+        return super().__call__(*inputs).sum()
 
 class Features(nnx.Module):
     def __init__(self, config, *, rngs):
@@ -246,3 +271,18 @@ def test_a_wrong_class_is_one_line(here: Path, capsys: pytest.CaptureFixture[str
     assert kind in said or "float64" in said
     assert said.count("\n") == 1
     assert not Path("run").exists()
+
+
+@pytest.mark.parametrize("framework", ["torch", "flax"])
+def test_vector_labels(here: Path, framework: str) -> None:
+    """A class that predicts a vector passes the checks and is trained; one that predicts a number is refused."""
+    pytest.importorskip(framework)
+    config = override(own_config(f"bad_{framework}:Outputs"), {"task": {"output_dim": 3}})
+    check_custom(config)
+    *_, last = train(config, config_tasks(config), init_state(config), 0, 12)
+    teacher = config_teacher(config)
+    _, episodes = sample_split(0, "ood", teacher, config.task.support, config.task.episode_length, 5)
+    assert predict(last.state.model, episodes).shape == (5, 3)
+    assert np.isfinite(measure_snapshot(config, last.state.model, teacher, 12).in_dist.r2)
+    with pytest.raises(InputError, match=r"it must be (\(B, 3\)|one number for each output, \(3,\))"):
+        check_custom(override(own_config(f"bad_{framework}:Number"), {"task": {"output_dim": 3}}))

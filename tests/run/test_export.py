@@ -8,9 +8,12 @@ import jax
 import numpy as np
 import pytest
 
+import recombine as rc
 from recombine.cli.main import main
 from recombine.config.toml import write_toml
+from recombine.errors import InputError
 from recombine.run.load import load_model
+from recombine.serve.explorer.explorer import Explorer
 from recombine.study.collect import collect
 from tests.reliability.small_run import finish, small_config
 
@@ -154,3 +157,35 @@ def test_mistakes(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
         assert main(["export", *arguments, *out]) == 2
         assert words in capsys.readouterr().err
     assert not (tmp_path / "nowhere").exists()
+
+
+def test_vector_labels_from_training_to_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With explicit inference; then the run is exported, loaded, sampled from, and refused by the explorer."""
+    few = ["optimizer.num_steps=2", "measure.snapshots=1", "measure.episodes=16", "model.num_layers=1"]
+    changes = ["task.output_dim=3", "task.support=111000,000111,110100", "model.inference_steps=1", *few]
+    run, out = tmp_path / "run", tmp_path / "out"
+    train = ["train", "--model", "hypertransformer", "--preset", "smoke", "--out", str(run), "--set", *changes]
+    assert main(train) == 0
+    capsys.readouterr()
+    assert main(["eval", str(run), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    references = found["references"]
+    for split in ("in_dist", "ood", "control"):
+        assert references["known_latent"][split]["r2"] == pytest.approx(1)
+        assert references["context_mean"][split]["r2"] == pytest.approx(0, abs=1e-9)
+        assert np.isfinite(found[split]["r2"])
+    assert references["known_latent"]["novel"]["ood"]["slope"] == pytest.approx(1)
+    assert found["interventions"]["ood"]["true"] is not None
+    assert found["explicit_inference"]["own"]["by_step"]
+    assert main(["report", str(run)]) == 0
+    assert main(["export", str(run), "--weights", "--out", str(out)]) == 0
+    assert "labels of 3 numbers" in (out / "run" / "MODEL_CARD.md").read_text()
+    loaded = rc.load(out / "run")
+    episodes = rc.sample(loaded, "ood", 5)
+    assert "o = 3" in repr(episodes)
+    assert episodes._repr_html_()
+    prediction = rc.predict(loaded, episodes)
+    assert prediction.y.shape == (5, 3)
+    np.testing.assert_allclose(rc.patch(loaded, episodes, prediction.latent).y, prediction.y, rtol=1e-4, atol=1e-5)
+    with pytest.raises(InputError, match=r"task\.output_dim"):
+        Explorer().describe(run)

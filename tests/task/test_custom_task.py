@@ -5,6 +5,7 @@ import os
 import re
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -47,6 +48,18 @@ class Good(eqx.Module):
 class Wide(Good):
     def label(self, z, x):
         return x @ self.w.T
+
+
+class Several(Good):
+    flat: bool = eqx.field(static=True)
+
+    def __init__(self, task, *, key):
+        super().__init__(task, key=key)
+        self.flat = "flat" in dict(task.options)
+
+    def label(self, z, x):
+        u = super().label(z, x)
+        return jnp.stack([u, jnp.zeros_like(u) if self.flat else u**2], axis=-1)
 
 
 class Deaf(Good):
@@ -217,3 +230,17 @@ def test_classes_are_checked(name: str, here: Path) -> None:
 def test_fields_that_do_not_go_together(fields: dict) -> None:
     with pytest.raises(InputError, match=r"task\."):
         TaskConfig(**fields)
+
+
+def test_a_class_with_vector_labels(here: Path) -> None:
+    """And one that labels with another number of outputs than the configuration has."""
+    import_task("task_classes:Several")
+    check_custom_task(task := TaskConfig(kind="task_classes:Several", input_dim=4, output_dim=2))
+    teacher = task_teacher(task, 0)
+    x, z = jnp.ones((3, 5, 4)), jnp.ones(6)
+    assert teacher.label(z, x).shape == (3, 5, 2)
+    assert teacher.label(z, x[0, 0]).shape == (2,)
+    with pytest.raises(InputError, match=r"float32\[8, 2\] for 8 inputs; it must be float32\[8, 3\]"):
+        check_custom_task(TaskConfig(kind="task_classes:Several", input_dim=4, output_dim=3))
+    with pytest.raises(InputError, match="depend on x"):
+        check_custom_task(TaskConfig(kind="task_classes:Several", input_dim=4, output_dim=2, options=(("flat", 1),)))

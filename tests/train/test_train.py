@@ -218,9 +218,10 @@ def test_dreaming_trains_the_encoder_alone(share: float) -> None:
     assert fixed == {"theta", "base", "readout.weight", "readout.bias"}
 
 
-def test_dreamed_labels_are_the_models_own() -> None:
+@pytest.mark.parametrize("output_dim", [1, 3])
+def test_dreamed_labels_are_the_models_own(output_dim: int) -> None:
     """Half of the batch has the labels of a mixture of two inferred latents; the rest is as it was."""
-    config = override(dreaming(0.5), {"task": {"label_noise": 0.0}})
+    config = override(dreaming(0.5), {"task": {"label_noise": 0.0, "output_dim": output_dim}})
     (teacher, (rows, count)), model = config_tasks(config), init_state(config).model
     assert isinstance(model, Hypertransformer)
     _, episodes = sample_split(0, "train", teacher, config.task.support, 8, 16)
@@ -233,11 +234,11 @@ def test_dreamed_labels_are_the_models_own() -> None:
     one, other = (jax.vmap(model)(*part.shown()).trace.latent for part in (episodes, dreams.others))
     label = jax.jit(jax.vmap(model.execute, in_axes=(None, 0)))
     for i in range(8):
-        y = np.append(dreamed.context_y[i], dreamed.query_y[i])
+        y = np.concatenate([dreamed.context_y[i], dreamed.query_y[i][None]])
         x = jnp.concatenate([dreamed.context_x[i], dreamed.query_x[i][None]])
         z = mix_latents(jax.random.split(dreams.keys[i])[0], one[i], other[i], model.theta)
         np.testing.assert_allclose(y, label(z, x), rtol=1e-3, atol=1e-5)
-        assert np.abs(y - np.append(episodes.context_y[i], episodes.query_y[i])).max() > 1e-2
+        assert np.abs(y - np.concatenate([episodes.context_y[i], episodes.query_y[i][None]])).max() > 1e-2
 
 
 def test_a_mixed_latent_is_as_large_as_the_first() -> None:

@@ -51,6 +51,7 @@ class PeerSetting(Record, frozen=True, kw_only=True, tag=True):
         if isinstance(model, CustomModelConfig):
             raise InputError("model.kind", model.kind, f"the peers are {' and '.join(MODEL_CONFIGS)}")
         hyper = isinstance(model, HypertransformerConfig)
+        _refuse("task.output_dim", task.output_dim, 1)
         _refuse("model.causal", model.causal, False)
         _refuse("model.scale_scores", model.scale_scores, True)
         _refuse("model.final_norm", model.final_norm, True)

@@ -12,7 +12,9 @@ from recombine.support.support import Support, paper_support
 Activation = Literal["gelu", "relu", "even"]
 InputDistribution = Literal["uniform", "normal", "sphere"]
 HYPERNETWORK = "hypernetwork"  # the paper's teacher
+MOST_OUTPUTS = 64  # the novel part keeps the labels of 4,096 inputs under 512 tasks: a gigabyte with 64 outputs
 VARIATIONS = (
+    "output_dim",
     "activation",
     "num_layers",
     "weight_scale",
@@ -33,6 +35,7 @@ class TaskConfig:
     hidden_dim: int = paper.HIDDEN_DIM  # h, the hidden units of a task's network
     episode_length: int = 32  # N, the number of pairs in an episode, query included
     # Variations of the paper's task.
+    output_dim: int = 1  # o, the size of a label y; with 1 a label is a number, otherwise a vector
     activation: Activation = "gelu"  # the teacher's activation; even means gelu(u) + gelu(−u)
     num_layers: int = 1  # hidden layers of the teacher's network, all of them made of modules
     weight_scale: float = 1.0  # the operator norm of every layer's weights; without unit_norm, a factor of them
@@ -49,6 +52,7 @@ class TaskConfig:
         check_size("task.hidden_dim", self.hidden_dim)
         check_size("task.episode_length", self.episode_length, least=2)  # a query, and at least one context pair
 
+        check_size("task.output_dim", self.output_dim, most=MOST_OUTPUTS)
         check_choice("task.activation", self.activation, *get_args(Activation))
         check_size("task.num_layers", self.num_layers, most=64)
         check_number("task.weight_scale", self.weight_scale, above=0.0)
@@ -68,6 +72,11 @@ class TaskConfig:
     @property
     def num_modules(self) -> int:
         return self.support.num_modules
+
+    @property
+    def label_shape(self) -> tuple[int, ...]:
+        """The shape of a label: () if it is a number, otherwise (o,)."""
+        return () if self.output_dim == 1 else (self.output_dim,)
 
     @property
     def variation(self) -> dict[str, Any]:

@@ -176,8 +176,8 @@ def check_volume(task: TaskConfig, identity: Identity) -> None:
     for split in _splits(task, identity.split):
         count = NUM_CONTEXTS * LEAST_QUERIES if split == "novel" else identity.episodes
         teachers = count if split in CONTROL_SPLITS else 1
-        numbers += count * task.episode_length * max(task.input_dim, task.hidden_dim)
-        numbers += teachers * task.num_modules * task.hidden_dim * task.input_dim
+        numbers += count * task.episode_length * max(task.input_dim, task.hidden_dim, task.output_dim)
+        numbers += teachers * task.num_modules * task.hidden_dim * max(task.input_dim, task.output_dim)
     if numbers > MOST_NUMBERS:
         wanted = f"{numbers:,} numbers at these sizes; at most {MOST_NUMBERS:,} in one file"
         raise InputError("episodes", identity.episodes, wanted)

@@ -34,8 +34,11 @@ class ExamScores(Record, frozen=True, kw_only=True):
     references: dict[str, PredictionScores]
 
 
-def read_predictions(path: Path, file: EpisodeFile) -> Float[np.ndarray, "E"]:
-    """One finite number for each episode. `digest` must be that of the episodes which were predicted."""
+def read_predictions(path: Path, file: EpisodeFile) -> Float[np.ndarray, "E *out"]:
+    """One finite label for each episode: a number, or o numbers with several outputs.
+
+    `digest` must be that of the episodes which were predicted.
+    """
     arrays = read_arrays("predictions", path)
     for name in ("prediction", "digest"):
         if name not in arrays:
@@ -46,20 +49,21 @@ def read_predictions(path: Path, file: EpisodeFile) -> Float[np.ndarray, "E"]:
         what = f"are for other episodes: their digest is {digest[:12]}…, that of the episodes is {file.digest[:12]}…"
         raise InputError("predictions", str(path), what)
     found = arrays["prediction"]
-    expected = (sum(len(part.episodes.query_y) for part in file.drawn.values()),)
+    expected = (sum(len(part.episodes.query_y) for part in file.drawn.values()), *file.task.label_shape)
     if found.dtype.kind not in "fiu":
         raise InputError("predictions", str(path), f"prediction has type {found.dtype}; it must be real numbers")
     if found.shape != expected:
-        what = f"prediction has shape {found.shape}; one number per episode has shape {expected}"
+        each = f"{file.task.output_dim} numbers" if file.task.label_shape else "one number"
+        what = f"prediction has shape {found.shape}; {each} per episode has shape {expected}"
         raise InputError("predictions", str(path), what)
-    bad = np.flatnonzero(~np.isfinite(found))
+    bad = np.flatnonzero(~np.isfinite(found).reshape(len(found), -1).all(axis=1))
     if bad.size:
         what = f"{bad.size} of {len(found)} predictions are not finite, the first at episode {bad[0]}"
         raise InputError("predictions", str(path), what)
     return found.astype(np.float64)
 
 
-def score_file(prediction: Float[np.ndarray, "E"], file: EpisodeFile, with_references: bool = True) -> ExamScores:
+def score_file(prediction: Float[np.ndarray, "E *out"], file: EpisodeFile, with_references: bool = True) -> ExamScores:
     """Score one prediction for each episode of the file."""
     counts = [len(part.episodes.query_y) for part in file.drawn.values()]
     pieces = np.split(prediction, np.cumsum(counts)[:-1])

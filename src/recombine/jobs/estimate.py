@@ -152,7 +152,8 @@ def _run_cost(config: Config, path: Path, has_card: bool, step: float, once: Onc
 
 def _references_cost(config: Config, once: Once) -> Cost:
     task = config.task
-    key = ("references", task.input_dim, task.hidden_dim, task.episode_length, config.measure.episodes)
+    sizes = (task.input_dim, task.hidden_dim, task.output_dim, task.episode_length)
+    key = ("references", *sizes, config.measure.episodes)
     return Cost(once(key, COMPILE_REFERENCES), REFERENCES * config.measure.episodes)
 
 

@@ -11,6 +11,9 @@ tasks: the constant, and the first principal directions of their functions that 
 A context is shown with several queries. At these, prediction and truth are each projected on the span, and the
 residuals are compared. Both residuals have the same degrees of freedom, whose number cancels in slope and R²; it
 matters only for `share` and `span_error`.
+
+With several outputs, each output has a span of its own, all of the same number of directions, and the residuals of all
+outputs are pooled. So the span also holds what blends the trained tasks with other weights for each output.
 """
 
 from typing import NamedTuple
@@ -56,14 +59,14 @@ class NovelTasks(NamedTuple):
     """Context after context, an episode for each query."""
     mask: tuple[str, ...]
     """Of each context."""
-    span: Float[np.ndarray, "contexts queries directions"]
+    span: Float[np.ndarray, "*out contexts queries directions"]
     """An orthonormal basis, for each context at its queries."""
-    finer: Float[np.ndarray, "contexts queries finer_directions"]
+    finer: Float[np.ndarray, "*out contexts queries finer_directions"]
 
     @property
     def directions(self) -> tuple[int, int]:
         """The number of directions of the span and of the finer one, besides the constant."""
-        return self.span.shape[2] - 1, self.finer.shape[2] - 1
+        return self.span.shape[-1] - 1, self.finer.shape[-1] - 1
 
 
 def measure_novel(evaluated: EvaluatedModel) -> NovelScores | None:
@@ -102,7 +105,7 @@ def novel_tasks(
     functions = np.asarray(_label_inputs(draw_tasks(config.seed, teacher, task.support), x), np.float64)
     rank, finer_rank = directions or (None, None)
     span, finer = span_of(functions, EXPLAINED, rank), span_of(functions, FINER, finer_rank)
-    num_queries = max(LEAST_QUERIES, 2 * finer.shape[1])
+    num_queries = max(LEAST_QUERIES, 2 * finer.shape[-1])
     contexts = sample_masks(
         config.seed, Stream.novel, teacher, task.support.held_out, task.episode_length, NUM_CONTEXTS, step=1
     )
@@ -112,43 +115,64 @@ def novel_tasks(
     masks = tuple(format_mask(task.support.held_out[i]) for i in np.asarray(contexts.mask_index))
     where = np.arange(len(masks) * num_queries).reshape(len(masks), num_queries) % NUM_INPUTS
     episodes = _with_queries(teacher, contexts, x, jnp.asarray(where))
-    return NovelTasks(episodes, masks, np.linalg.qr(span[where])[0], np.linalg.qr(finer[where])[0])
+    return NovelTasks(episodes, masks, *(np.linalg.qr(s[..., where, :])[0] for s in (span, finer)))
 
 
 def span_of(
-    functions: Float[np.ndarray, "tasks inputs"], explained: float, rank: int | None = None
-) -> Float[np.ndarray, "inputs directions"]:
+    functions: Float[np.ndarray, "tasks inputs *out"], explained: float, rank: int | None = None
+) -> Float[np.ndarray, "*out inputs directions"]:
     """The constant, and the first principal directions of functions, as many as explain a share of their variance.
 
+    With several outputs there is a span for each; the output that needs most directions determines their number.
     A `rank` that is given must explain that share up to the noise between machines.
     """
-    centred = functions - functions.mean(axis=1, keepdims=True)
-    variances, combinations = (found[..., ::-1] for found in np.linalg.eigh(centred @ centred.T))
-    shares = np.cumsum(variances) / variances.sum()
-    least, found, most = (int(np.searchsorted(shares, explained + noise)) + 1 for noise in (-NOISE, 0.0, NOISE))
+    outputs = [_principal(one) for one in (functions[None] if functions.ndim == 2 else np.moveaxis(functions, -1, 0))]
+    least, found, most = (max(one.rank(explained + noise) for one in outputs) for noise in (-NOISE, 0.0, NOISE))
     rank = found if rank is None else rank
     if not least <= rank <= most:
         expected = f"{found} directions explain {explained:.2%} of the variance of trained tasks"
         raise InputError("directions", rank, expected)
-    directions = centred.T @ combinations[:, :rank] / np.sqrt(variances[:rank])
-    return np.column_stack([np.full(len(directions), len(directions) ** -0.5), directions])
+    spans = [one.span(rank) for one in outputs]
+    return spans[0] if functions.ndim == 2 else np.stack(spans)
+
+
+class Principal(NamedTuple):
+    """Centred functions with one output, and their principal directions as combinations of them, the largest first."""
+
+    centred: Float[np.ndarray, "tasks inputs"]
+    variances: Float[np.ndarray, "tasks"]
+    combinations: Float[np.ndarray, "tasks tasks"]
+
+    def rank(self, explained: float) -> int:
+        """The number of directions that explain a share of the variance."""
+        return int(np.searchsorted(np.cumsum(self.variances) / self.variances.sum(), explained)) + 1
+
+    def span(self, rank: int) -> Float[np.ndarray, "inputs directions"]:
+        directions = self.centred.T @ self.combinations[:, :rank] / np.sqrt(self.variances[:rank])
+        return np.column_stack([np.full(len(directions), len(directions) ** -0.5), directions])
+
+
+def _principal(functions: Float[np.ndarray, "tasks inputs"]) -> Principal:
+    centred = functions - functions.mean(axis=1, keepdims=True)
+    return Principal(centred, *(found[..., ::-1] for found in np.linalg.eigh(centred @ centred.T)))
 
 
 @one_thread
 def score_novel(
-    prediction: ArrayLike, tasks: NovelTasks, span: Float[np.ndarray, "contexts queries directions"]
+    prediction: ArrayLike, tasks: NovelTasks, span: Float[np.ndarray, "*out contexts queries directions"]
 ) -> NovelScore:
     """The score of one prediction for each query of each context, in float64."""
-    truth = np.asarray(tasks.episodes.query_y, np.float64).reshape(span.shape[:2])
-    error = np.asarray(prediction, np.float64).reshape(span.shape[:2]) - truth
+    truth = _by_context(tasks.episodes.query_y, span)
+    error = _by_context(prediction, span) - truth
     novel, novel_error = novel_part(tasks, span), _outside(error, span)
-    freedom = span.shape[1] - span.shape[2]
+    freedom = span.shape[-2] - span.shape[-1]
+    outputs = tuple(range(truth.ndim - 2))  # no axis where a label is a number
     sums = Sums(
-        variance=np.var(truth, axis=1, ddof=1),
-        novel=np.sum(novel**2, axis=1) / freedom,
-        predicted=np.sum((novel + novel_error) * novel, axis=1) / freedom,
-        novel_error=np.sum(novel_error**2, axis=1) / freedom,
-        error=np.mean(error**2, axis=1),
+        variance=np.var(truth, axis=-1, ddof=1).mean(axis=outputs),
+        novel=(np.sum(novel**2, axis=-1) / freedom).mean(axis=outputs),
+        predicted=(np.sum((novel + novel_error) * novel, axis=-1) / freedom).mean(axis=outputs),
+        novel_error=(np.sum(novel_error**2, axis=-1) / freedom).mean(axis=outputs),
+        error=np.mean(error**2, axis=-1).mean(axis=outputs),
     )
     masks = {}
     for mask in sorted(set(tasks.mask), reverse=True):
@@ -157,7 +181,7 @@ def score_novel(
     pooled = pool_novel(masks, masks)
     assert pooled is not None, "a held-out task is no constant"
     return NovelScore(
-        directions=span.shape[2] - 1,
+        directions=span.shape[-1] - 1,
         slope_error=_standard_error(sums.predicted, sums.novel),
         r2_error=_standard_error(sums.novel_error, sums.novel),
         masks=masks,
@@ -166,14 +190,21 @@ def score_novel(
 
 
 def novel_part(
-    tasks: NovelTasks, span: Float[np.ndarray, "contexts queries directions"]
-) -> Float[np.ndarray, "contexts queries"]:
+    tasks: NovelTasks, span: Float[np.ndarray, "*out contexts queries directions"]
+) -> Float[np.ndarray, "*out contexts queries"]:
     """What the span leaves of the labels."""
-    return _outside(np.asarray(tasks.episodes.query_y, np.float64).reshape(span.shape[:2]), span)
+    return _outside(_by_context(tasks.episodes.query_y, span), span)
+
+
+def _by_context(labels: ArrayLike, span: np.ndarray) -> Float[np.ndarray, "*out contexts queries"]:
+    """A label of each episode, in the order of the span's axes."""
+    *outputs, contexts, queries, _ = span.shape
+    rows = np.asarray(labels, np.float64).reshape(contexts, queries, *outputs)
+    return np.moveaxis(rows, (0, 1), (-2, -1))
 
 
 class Sums(NamedTuple):
-    """Mean squares over the queries of each context; the fields are those of `MaskNovel`."""
+    """Mean squares over the queries and the outputs of each context; the fields are those of `MaskNovel`."""
 
     variance: np.ndarray
     novel: np.ndarray
@@ -182,9 +213,9 @@ class Sums(NamedTuple):
     error: np.ndarray
 
 
-def _outside(values: Float[np.ndarray, "contexts queries"], span: np.ndarray) -> np.ndarray:
+def _outside(values: Float[np.ndarray, "*out contexts queries"], span: np.ndarray) -> np.ndarray:
     """What the span's directions leave of the values at each context's queries."""
-    inside = np.einsum("cqk,cpk,cp->cq", span, span, values, optimize=True)
+    inside = np.einsum("...cqk,...cpk,...cp->...cq", span, span, values, optimize=True)
     return values - inside
 
 
@@ -196,7 +227,7 @@ def _standard_error(numerator: np.ndarray, denominator: np.ndarray) -> float:
 
 
 @exact_jit
-def _label_inputs(tasks: TrainedTasks, x: Float[Array, "inputs d"]) -> Float[Array, "tasks inputs"]:
+def _label_inputs(tasks: TrainedTasks, x: Float[Array, "inputs d"]) -> Float[Array, "tasks inputs *out"]:
     return tasks.labels(x)
 
 
@@ -212,7 +243,7 @@ def _with_queries(
         repeated.context_x,
         repeated.context_y,
         query_x.reshape(-1, x.shape[1]),
-        query_y.reshape(-1),
+        query_y.reshape(-1, *query_y.shape[2:]),
         repeated.latent,
         repeated.mask_index,
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import prod
 from typing import Any, TypeVar
 
 import jax
@@ -21,7 +22,7 @@ CHUNK = 500
 CHUNK_TOKENS = 2_048  # their intermediate results stay in a core's cache: up to 1.6 times as fast as 8,192
 
 
-def predict(model: Model, episodes: Episode, compute: ComputeConfig = PLAIN) -> Float[Array, "E"]:
+def predict(model: Model, episodes: Episode, compute: ComputeConfig = PLAIN) -> Float[Array, "E *out"]:
     """The predicted query label of every episode."""
     return forward(model, episodes, compute).y
 
@@ -62,14 +63,19 @@ def in_chunks(function: Callable[[Any], T], inputs: tuple[Array, ...]) -> T:
     return jax.tree.map(lambda first, last: jnp.concatenate([first, last]), results, rest)
 
 
-def map_in_chunks(function: Callable[[Any], T], tree: Any) -> T:
+def chunk_of(label_shape: tuple[int, ...]) -> int:
+    """The largest chunk for what needs memory in proportion to the square of the number of outputs, as kriging does."""
+    return max(1, CHUNK // prod(label_shape) ** 2)
+
+
+def map_in_chunks(function: Callable[[Any], T], tree: Any, most: int = CHUNK) -> T:
     """`jax.lax.map` in chunks of equal size: the last one is filled up with copies of the first entry.
 
     With a remainder there would be two programs side by side. If both call LAPACK on a batch, each may wait on a thread
     of XLA's pool for work that only the other's thread could do: with two threads, such a program sometimes never ends.
     """
     total = len(jax.tree.leaves(tree)[0])
-    size = min(total, CHUNK)
+    size = min(total, most)
     missing = -total % size
     full = jax.tree.map(lambda array: jnp.concatenate([array, jnp.repeat(array[:1], missing, axis=0)]), tree)
     results = jax.lax.map(function, full, batch_size=size)

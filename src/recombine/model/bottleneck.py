@@ -13,15 +13,18 @@ from jaxtyping import Array, Float, Key
 
 from recombine.config.model import CustomModelConfig, HypertransformerConfig
 from recombine.config.schema import Config
-from recombine.model.layer.linear import Linear
+from recombine.model.layer.linear import Linear, as_label
 from recombine.model.trunk import Trunk, TrunkModel, pair_tokens
 
 
-def _closest_width(num_inputs: int, budget: int) -> int:
-    """The w ≥ 1 for which (inputs + 1) w + (w + 1) w + (w + 1), the weights of two layers, is closest to the budget."""
-    b = num_inputs + 3
-    below = max(1, (isqrt(b * b + 4 * (budget - 1)) - b) // 2)  # the root of w² + b w + 1 = budget, rounded down
-    return min((below, below + 1), key=lambda w: abs(w * w + b * w + 1 - budget))
+def _closest_width(num_inputs: int, budget: int, o: int = 1) -> int:
+    """The w ≥ 1 for which (inputs + 1) w + (w + 1) w + (w + 1) o, the weights of the layers, is closest to the budget.
+
+    There are two hidden layers and o outputs.
+    """
+    b = num_inputs + 2 + o
+    below = max(1, (isqrt(b * b + 4 * (budget - o)) - b) // 2)  # the root of w² + b w + o = budget, rounded down
+    return min((below, below + 1), key=lambda w: abs(w * w + b * w + o - budget))
 
 
 class Bottleneck(TrunkModel):
@@ -37,36 +40,36 @@ class Bottleneck(TrunkModel):
     def __init__(self, config: Config, *, key: Key[Array, ""]):
         assert isinstance(config.model, CustomModelConfig)
         sizes = HypertransformerConfig(**dict(config.model.options))  # the hypertransformer's options and defaults
-        input_dim, latent_dim = config.task.input_dim, sizes.latent_dim
+        input_dim, o, latent_dim = config.task.input_dim, config.task.output_dim, sizes.latent_dim
         keys = jax.random.split(key, 5)
-        self.trunk = Trunk(sizes, input_dim, config.task.episode_length, key=keys[0])
+        self.trunk = Trunk(sizes, input_dim, config.task.episode_length, output_dim=o, key=keys[0])
         self.latent = Linear(sizes.embed_dim, latent_dim, key=keys[1])
-        # The budget: the hypernetwork has latent · hidden · input weights, and a readout of hidden + 1. Our two hidden
-        # layers and the readout have (latent + input + 1) w + (w + 1) w + (w + 1).
-        budget = latent_dim * sizes.hidden_dim * input_dim + sizes.hidden_dim + 1
-        self.width = _closest_width(latent_dim + input_dim, budget)
+        # The budget: the hypernetwork has latent · hidden · input weights, and a readout of hidden + 1 for each output.
+        # Our two hidden layers and the readout have (latent + input + 1) w + (w + 1) w + (w + 1) o.
+        budget = latent_dim * sizes.hidden_dim * input_dim + (sizes.hidden_dim + 1) * o
+        self.width = _closest_width(latent_dim + input_dim, budget, o)
         self.mix = Linear(latent_dim + input_dim, self.width, key=keys[2])
         self.expand = Linear(self.width, self.width, key=keys[3])
-        self.readout = Linear(self.width, 1, key=keys[4])
+        self.readout = Linear(self.width, o, key=keys[4])
 
     def tokens(
         self,
         context_x: Float[Array, "context d"],
-        context_y: Float[Array, "context"],
+        context_y: Float[Array, "context *out"],
         query_x: Float[Array, "d"],
-    ) -> Float[Array, "tokens d+1"]:
+    ) -> Float[Array, "tokens pair"]:
         return pair_tokens(context_x, context_y, jnp.zeros_like(query_x))
 
-    def execute(self, z: Float[Array, "latent"], x: Float[Array, "d"]) -> Float[Array, ""]:
+    def execute(self, z: Float[Array, "latent"], x: Float[Array, "d"]) -> Float[Array, "*out"]:
         hidden = jax.nn.gelu(self.mix(jnp.concatenate([z, x])), approximate=False)
-        return self.readout(jax.nn.gelu(self.expand(hidden), approximate=False))[0]
+        return as_label(self.readout(jax.nn.gelu(self.expand(hidden), approximate=False)))
 
     def read_out(
         self,
         X: Float[Array, "tokens embed"],
         context_x: Float[Array, "context d"],
-        context_y: Float[Array, "context"],
+        context_y: Float[Array, "context *out"],
         query_x: Float[Array, "d"],
-    ) -> tuple[Float[Array, ""], Float[Array, "latent"]]:
+    ) -> tuple[Float[Array, "*out"], Float[Array, "latent"]]:
         z = self.latent(self.trunk.read(X))
         return self.execute(z, query_x), z

@@ -133,15 +133,17 @@ def check_custom(config: Config) -> None:
     if not isinstance(output, Output):
         found = "an array" if hasattr(output, "shape") else f"a {type(output).__name__}"
         raise InputError("model", kind, f"returns {found}; it must return Output(y, Trace())")
-    if _shape(output.y) != ():
-        raise InputError("model", kind, f"its y has shape {_shape(output.y)}; it must be one number, ()")
-    _check_trace(kind, model, output.trace, inputs[2])
+    label = config.task.label_shape
+    if _shape(output.y) != label:
+        raise InputError("model", kind, f"its y has shape {_shape(output.y)}; it must be {_label_words(label)}")
+    _check_trace(kind, model, output.trace, inputs[2], label)
     try:
         found = _differentiate(model, inputs)
     except Exception as error:
         raise InputError("model", kind, f"cannot be differentiated ({short_error(error)})") from error
-    if not np.isfinite(found.y):
-        raise InputError("model", kind, f"predicts {found.y} before it is trained; it must be a finite number")
+    if not np.isfinite(found.y).all():
+        bad = np.ravel(found.y)[~np.isfinite(np.ravel(found.y))][0]
+        raise InputError("model", kind, f"predicts {bad} before it is trained; it must be a finite number")
     if not any(np.any(leaf) for leaf in jax.tree.leaves(found.gradient)):
         raise InputError("model", kind, "its prediction does not depend on its parameters: every gradient is 0")
     if config.compute.path == "fast" and isinstance(model, TrunkModel):
@@ -167,9 +169,10 @@ def _differentiate(model: Any, inputs: Sequence[jax.Array]) -> _Found:
     def evaluate(model: Any) -> tuple[jax.Array, Any]:
         y, trace = model(*inputs, key=jax.random.key(2)) if takes_key(model) else model(*inputs)  # as in training
         can_execute = trace.latent is not None and hasattr(model, "execute")
-        return y, (trace, model.execute(trace.latent, inputs[2]) if can_execute else None)
+        weights = 1.0 + jnp.arange(y.size).reshape(y.shape)  # no symmetric sum of the outputs: its gradient may vanish
+        return jnp.sum(weights * y), (y, trace, model.execute(trace.latent, inputs[2]) if can_execute else None)
 
-    (y, (trace, executed)), gradient = exact_jit(eqx.filter_value_and_grad(evaluate, has_aux=True))(model)
+    (_, (y, trace, executed)), gradient = exact_jit(eqx.filter_value_and_grad(evaluate, has_aux=True))(model)
     return _Found(y, trace, executed, gradient)
 
 
@@ -209,7 +212,7 @@ def _first_difference(one: Any, other: Any) -> str | None:
     return next((name for name in arrays | others if name not in shared), None)
 
 
-def _check_trace(kind: str, model: Any, trace: Any, query_x: jax.Array) -> None:
+def _check_trace(kind: str, model: Any, trace: Any, query_x: jax.Array, label: tuple[int, ...]) -> None:
     """Check the parts that measures use: the residual stream, the latent, and `execute`."""
     if not isinstance(trace, Trace):
         raise InputError("model", kind, f"its trace is a {type(trace).__name__}; it must be a Trace, and may be empty")
@@ -223,8 +226,13 @@ def _check_trace(kind: str, model: Any, trace: Any, query_x: jax.Array) -> None:
         y = eqx.filter_eval_shape(lambda model, z: model.execute(z, query_x), model, trace.latent)
     except Exception as error:
         raise InputError("model", kind, f"execute(latent, x) cannot be called ({short_error(error)})") from error
-    if _shape(y) != ():
-        raise InputError("model", kind, f"execute(latent, x) gives shape {_shape(y)}; it must be one number, ()")
+    if _shape(y) != label:
+        expected = _label_words(label)
+        raise InputError("model", kind, f"execute(latent, x) gives shape {_shape(y)}; it must be {expected}")
+
+
+def _label_words(shape: tuple[int, ...]) -> str:
+    return f"one number for each output, {shape}" if shape else "one number, ()"
 
 
 def _shape(value: Any) -> Any:
@@ -236,7 +244,7 @@ def _two_episodes(config: Config, model: Any) -> tuple[jax.Array, jax.Array, jax
     task, keys = config.task, jax.random.split(jax.random.key(1), 3)
     pairs = task.episode_length - 1 + (extra_pair(model) is not None)
     x = jax.random.normal(keys[0], (2, pairs, task.input_dim))
-    return x, jax.random.normal(keys[1], (2, pairs)), jax.random.normal(keys[2], (2, task.input_dim))
+    return x, jax.random.normal(keys[1], (2, pairs, *task.label_shape)), jax.random.normal(keys[2], (2, task.input_dim))
 
 
 def _check_fast_path(config: Config, model: TrunkModel) -> None:

@@ -1,7 +1,7 @@
 """The fast path: exactly the predictions and gradients of the plain model, with less arithmetic.
 
 Two facts make it possible. After the last block, the prediction reads a single token, the last. Before the first
-block, a token is a linear map of the r = d + 2 numbers t = (x, y, 1). It follows exactly:
+block, a token is a linear map of the r = d + o + 1 numbers t = (x, y, 1). It follows exactly:
 
 - *Read-out only.* The last block is computed for the read-out token alone.
 - *Associativity.* Its scores are q·(h W_k) = (q W_kᵀ)·h, and its output is Σ w_n (h_n W_v) = (Σ w_n h_n) W_v, so that
@@ -32,7 +32,7 @@ from recombine.model.trunk import Trunk, TrunkModel
 def fast_forward(
     model: TrunkModel,
     context_x: Float[Array, "B context d"],
-    context_y: Float[Array, "B context"],
+    context_y: Float[Array, "B context *out"],
     query_x: Float[Array, "B d"],
     keys: Key[Array, "B"] | None = None,
 ) -> BatchOutput:

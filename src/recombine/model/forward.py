@@ -24,11 +24,11 @@ T = TypeVar("T")
 def predict_batch(
     model: Model,
     context_x: Float[Array, "B context d"],
-    context_y: Float[Array, "B context"],
+    context_y: Float[Array, "B context *out"],
     query_x: Float[Array, "B d"],
     compute: ComputeConfig = PLAIN,
     keys: Key[Array, "B"] | None = None,
-) -> Float[Array, "B"]:
+) -> Float[Array, "B *out"]:
     """The predicted query labels, in the precision of the inputs."""
     return forward_batch(model, context_x, context_y, query_x, compute, keys).y
 
@@ -36,7 +36,7 @@ def predict_batch(
 def forward_batch(
     model: Model,
     context_x: Float[Array, "B context d"],
-    context_y: Float[Array, "B context"],
+    context_y: Float[Array, "B context *out"],
     query_x: Float[Array, "B d"],
     compute: ComputeConfig = PLAIN,
     keys: Key[Array, "B"] | None = None,

@@ -38,14 +38,14 @@ class Hypertransformer(TrunkModel, GeneratedLayer):
     literal_input: bool = eqx.field(static=True)
 
     def __init__(self, config: Config, *, key: Key[Array, ""]):
-        model, input_dim = config.model, config.task.input_dim
+        model, input_dim, output_dim = config.model, config.task.input_dim, config.task.output_dim
         if not isinstance(model, HypertransformerConfig):
             raise InputError("model.kind", model.kind, "Hypertransformer is built from a HypertransformerConfig")
         trunk_key, latent_key, theta_key, base_key, readout_key = jax.random.split(key, 5)
-        self.trunk = Trunk(model, input_dim, config.task.episode_length, key=trunk_key)
+        self.trunk = Trunk(model, input_dim, config.task.episode_length, output_dim=output_dim, key=trunk_key)
         self.latent = Linear(model.embed_dim, model.latent_dim, key=latent_key)
         self.theta, self.base, self.readout, self.log_damping = generated_parameters(
-            model, input_dim, theta_key, base_key, readout_key
+            model, input_dim, theta_key, base_key, readout_key, output_dim
         )
         self.forward_scale = forward_scale(model, input_dim)
         self.unit_norm, self.literal_input = model.unit_norm, model.literal_input
@@ -53,17 +53,17 @@ class Hypertransformer(TrunkModel, GeneratedLayer):
     def tokens(
         self,
         context_x: Float[Array, "context d"],
-        context_y: Float[Array, "context"],
+        context_y: Float[Array, "context *out"],
         query_x: Float[Array, "d"],
-    ) -> Float[Array, "tokens d+1"]:
+    ) -> Float[Array, "tokens pair"]:
         return pair_tokens(context_x, context_y, jnp.zeros_like(query_x))
 
     def read_out(
         self,
         X: Float[Array, "tokens embed"],
         context_x: Float[Array, "context d"],
-        context_y: Float[Array, "context"],
+        context_y: Float[Array, "context *out"],
         query_x: Float[Array, "d"],
-    ) -> tuple[Float[Array, ""], Float[Array, "latent"]]:
+    ) -> tuple[Float[Array, "*out"], Float[Array, "latent"]]:
         z = self.infer(self.latent(self.trunk.read(X)), context_x, context_y)
         return self.execute(z, query_x), z

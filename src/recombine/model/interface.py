@@ -20,14 +20,15 @@ class Trace(eqx.Module):
 class Output(NamedTuple):
     """The predicted label of the query, and the trace."""
 
-    y: Float[Array, ""]
+    y: Float[Array, "*out"]
+    """One number; with o > 1 outputs, a vector of shape (o,)."""
     trace: Trace
 
 
 class BatchOutput(NamedTuple):
     """The predictions for a batch of episodes, and the trace of the last token as far as the model returns one."""
 
-    y: Float[Array, "B"]
+    y: Float[Array, "B *out"]
     residual: Float[Array, "B points embed"] | None
     """The residual stream at the last token, which the read-out reads: after the embedding, and after each block."""
     latent: Float[Array, "B latent"] | None
@@ -44,7 +45,7 @@ class Model(Protocol):
     def __call__(
         self,
         context_x: Float[Array, "context d"],
-        context_y: Float[Array, "context"],
+        context_y: Float[Array, "context *out"],
         query_x: Float[Array, "d"],
     ) -> Output: ...
 
@@ -53,4 +54,4 @@ class Model(Protocol):
 class LatentModel(Model, Protocol):
     """A model that infers a latent from the context (`trace.latent`), and can execute any latent on any input."""
 
-    def execute(self, z: Float[Array, "latent"], x: Float[Array, "d"]) -> Float[Array, ""]: ...
+    def execute(self, z: Float[Array, "latent"], x: Float[Array, "d"]) -> Float[Array, "*out"]: ...

@@ -29,10 +29,18 @@ class Trunk(eqx.Module):
     final_norm: eqx.nn.LayerNorm | None
     dropout: float = eqx.field(static=True)
 
-    def __init__(self, config: TrunkConfig, input_dim: int, episode_length: int | None = None, *, key: Key[Array, ""]):
+    def __init__(
+        self,
+        config: TrunkConfig,
+        input_dim: int,
+        episode_length: int | None = None,
+        *,
+        output_dim: int = 1,
+        key: Key[Array, ""],
+    ):
         """`episode_length` is needed only for one-directional position buckets."""
         embedding_key, blocks_key, positions_key = jax.random.split(key, 3)
-        self.embedding = Linear(input_dim + 1, config.embed_dim, key=embedding_key)
+        self.embedding = Linear(input_dim + output_dim, config.embed_dim, key=embedding_key)
         self.blocks = tuple(Block(config, key=k) for k in jax.random.split(blocks_key, config.num_layers))
         num_tables = {"per_block": config.num_layers, "shared": 1, "none": 0}[config.position_bias]
         one_directional = config.position_buckets == "one_directional"
@@ -93,15 +101,15 @@ class TrunkModel(eqx.Module):
     def tokens(
         self,
         context_x: Float[Array, "context d"],
-        context_y: Float[Array, "context"],
+        context_y: Float[Array, "context *out"],
         query_x: Float[Array, "d"],
-    ) -> Float[Array, "tokens d+1"]:
+    ) -> Float[Array, "tokens pair"]:
         """The pairs (x, y) that the trunk sees."""
 
     def embed(
         self,
         context_x: Float[Array, "context d"],
-        context_y: Float[Array, "context"],
+        context_y: Float[Array, "context *out"],
         query_x: Float[Array, "d"],
     ) -> Float[Array, "tokens embed"]:
         """The residual stream before the first block."""
@@ -112,15 +120,15 @@ class TrunkModel(eqx.Module):
         self,
         X: Float[Array, "tokens embed"],
         context_x: Float[Array, "context d"],
-        context_y: Float[Array, "context"],
+        context_y: Float[Array, "context *out"],
         query_x: Float[Array, "d"],
-    ) -> tuple[Float[Array, ""], Float[Array, "latent"] | None]:
+    ) -> tuple[Float[Array, "*out"], Float[Array, "latent"] | None]:
         """The prediction, and the latent if the model infers one, from the stream after the last block."""
 
     def __call__(
         self,
         context_x: Float[Array, "context d"],
-        context_y: Float[Array, "context"],
+        context_y: Float[Array, "context *out"],
         query_x: Float[Array, "d"],
         *,
         key: Key[Array, ""] | None = None,
@@ -136,9 +144,9 @@ class TrunkModel(eqx.Module):
 
 
 def pair_tokens(
-    context_x: Float[Array, "context d"], context_y: Float[Array, "context"], last_x: Float[Array, "d"]
-) -> Float[Array, "tokens d+1"]:
+    context_x: Float[Array, "context d"], context_y: Float[Array, "context *out"], last_x: Float[Array, "d"]
+) -> Float[Array, "tokens pair"]:
     """(x₁, y₁), …, (x_{N−1}, y_{N−1}), (last_x, 0), each pair a token."""
     x = jnp.concatenate([context_x, last_x[None]])
-    y = jnp.concatenate([context_y, jnp.zeros_like(context_y, shape=1)])
-    return jnp.concatenate([x, y[:, None]], axis=1)
+    y = jnp.concatenate([context_y, jnp.zeros_like(context_y, shape=(1, *context_y.shape[1:]))])
+    return jnp.column_stack([x, y])

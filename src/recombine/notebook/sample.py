@@ -65,13 +65,14 @@ class Episodes:
         return [masks[i] for i in np.asarray(self.batch.mask_index)]
 
     def __repr__(self) -> str:
-        shape = f"N = {self.context_y.shape[-1] + 1}, d = {self.query_x.shape[-1]}"
+        shape = f"N = {self.context_y.shape[1] + 1}, d = {self.query_x.shape[-1]}"
+        shape += f", o = {self.config.task.output_dim}" if self.config.task.label_shape else ""
         return f"Episodes({len(self)} of {self.split} on {self.config.task.support.name}, {shape})"
 
     def _repr_html_(self) -> str:
         latents, labels = np.asarray(self.latent[:SHOWN]), np.asarray(self.query_y[:SHOWN])
         rows = [
-            (i, mask, " ".join(f"{z:.2f}" for z in latent), f"{label:.3f}")
+            (i, mask, " ".join(f"{z:.2f}" for z in latent), " ".join(f"{y:.3f}" for y in np.ravel(label)))
             for i, (mask, latent, label) in enumerate(zip(self.masks[:SHOWN], latents, labels, strict=True))
         ]
         return html_table(repr(self), ("episode", "mask", "latent", "query y"), rows)

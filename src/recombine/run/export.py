@@ -158,13 +158,14 @@ def model_card(run: StoredRun, num_parameters: int) -> str:
     task, last = run.config.task, run.last
     scores = {} if last is None else last.splits()
     rows = [f"| {split} | {SPLIT_WORDS[split]} | {score.r2:.3f} |" for split, score in scores.items()]
+    labels = f" labels of {task.output_dim} numbers," if task.label_shape else ""
     lines = [
         f"# {run.model}, trained on {run.support}, seed {run.seed}",
         "",
         f"A model of {num_parameters:,} parameters that solves regression tasks in context, trained by Recombine for "
         f"{0 if last is None else last.step:,} of {run.num_steps:,} steps. An episode has "
-        f"{task.episode_length - 1} pairs and a query, inputs of {task.input_dim} numbers, and a task composed of "
-        f"{task.num_modules} modules.",
+        f"{task.episode_length - 1} pairs and a query, inputs of {task.input_dim} numbers,{labels} and a task composed "
+        f"of {task.num_modules} modules.",
         "",
         "| split | tasks | R² |",
         "|---|---|---|",

@@ -46,8 +46,12 @@ class CustomTeacher(Teacher):
     def hidden_dim(self) -> int:
         return self.task.hidden_dim
 
+    @property
+    def label_shape(self) -> tuple[int, ...]:
+        return self.task.label_shape
+
     def label(self, z: Float[Array, "M"], x: Float[Array, "... d"]) -> Float[Array, "..."]:
-        return self.own.label(z, x.reshape(-1, x.shape[-1])).reshape(x.shape[:-1])
+        return self.own.label(z, x.reshape(-1, x.shape[-1])).reshape(*x.shape[:-1], *self.label_shape)
 
     def redraw(self, key: Key[Array, ""]) -> "CustomTeacher":
         return init_custom(key, self.task)
@@ -109,13 +113,14 @@ def check_custom_task(task: TaskConfig) -> None:
         y = _own_labels(own, masks[0], x)
     except (Exception, SystemExit) as error:
         raise InputError("task", kind, f"label(z, x) cannot be called ({short_error(error)}); {where}") from error
-    if getattr(y, "shape", None) != (8,) or y.dtype != jnp.float32:
+    expected = (8, *task.label_shape)
+    if getattr(y, "shape", None) != expected or y.dtype != jnp.float32:
         found = f"{getattr(y, 'dtype', type(y).__name__)}{list(getattr(y, 'shape', ()))}"
-        raise InputError("task", kind, f"label(z, x) gives {found} for 8 inputs; it must be float32[8]")
+        raise InputError("task", kind, f"label(z, x) gives {found} for 8 inputs; it must be float32{list(expected)}")
     labels = np.asarray(_labels(teacher, masks, x))
     if not np.isfinite(labels).all():
         raise InputError("task", kind, "label(z, x) gives numbers that are not finite")
-    if np.ptp(labels, axis=1).max() == 0:
+    if (np.ptp(labels, axis=1).max(axis=0) == 0).any():  # of any output: R² would not be defined for it
         raise InputError("task", kind, "label(z, x) does not depend on x")
     if np.ptp(labels, axis=0).max() == 0 and task.num_modules > 1:
         raise InputError("task", kind, "label(z, x) does not depend on the latent z")
@@ -159,15 +164,15 @@ def _own_labels(own: Any, z: Float[Array, "M"], x: Float[Array, "n d"]) -> Any:
 
 
 @exact_jit
-def _labels(teacher: Teacher, z: Float[Array, "K M"], x: Float[Array, "n d"]) -> Float[Array, "K n"]:
+def _labels(teacher: Teacher, z: Float[Array, "K M"], x: Float[Array, "n d"]) -> Float[Array, "K n *out"]:
     return jax.vmap(lambda z: teacher.label(z, x))(z)
 
 
 @exact_jit
-def _labels_alone(teacher: Teacher, z: Float[Array, "M"], x: Float[Array, "n d"]) -> Float[Array, "n"]:
+def _labels_alone(teacher: Teacher, z: Float[Array, "M"], x: Float[Array, "n d"]) -> Float[Array, "n *out"]:
     return jax.vmap(lambda x: teacher.label(z, x))(x)
 
 
 @exact_jit
-def _derivative(teacher: Teacher, z: Float[Array, "M"], x: Float[Array, "n d"]) -> Float[Array, "n M"]:
+def _derivative(teacher: Teacher, z: Float[Array, "M"], x: Float[Array, "n d"]) -> Float[Array, "n *out M"]:
     return jax.jacfwd(lambda z: teacher.label(z, x))(z)

@@ -17,12 +17,15 @@ from recombine.task.latent import sample_latent
 
 
 class Episode(eqx.Module):
-    """One task in context. A batch of episodes has a leading axis on every field."""
+    """One task in context. A batch of episodes has a leading axis on every field.
+
+    A label is a number; with o > 1 outputs it is a vector, on the last axis of `context_y` and `query_y`.
+    """
 
     context_x: Float[Array, "*batch context d"]
-    context_y: Float[Array, "*batch context"]
+    context_y: Float[Array, "*batch_context_out"]
     query_x: Float[Array, "*batch d"]
-    query_y: Float[Array, "*batch"]
+    query_y: Float[Array, "*batch_out"]
     latent: Float[Array, "*batch M"]
     mask_index: Int[Array, "*batch"]
 
@@ -34,13 +37,16 @@ class Episode(eqx.Module):
         """
         if extra is None:
             return self.context_x, self.context_y, self.query_x
+        pairs = self.query_x.ndim - 1  # the axis of the context, after those of the batch
         if extra == "query":
             x = jnp.concatenate([self.context_x, self.query_x[..., None, :]], axis=-2)
-            return x, jnp.concatenate([self.context_y, self.query_y[..., None]], axis=-1), self.query_x
+            y = jnp.concatenate([self.context_y, jnp.expand_dims(self.query_y, pairs)], axis=pairs)
+            return x, y, self.query_x
         pad = self.query_x.shape[-1] - self.latent.shape[-1]
         z = jnp.concatenate([self.latent, jnp.zeros_like(self.latent, shape=(*self.latent.shape[:-1], pad))], axis=-1)
         x = jnp.concatenate([z[..., None, :].astype(self.context_x.dtype), self.context_x], axis=-2)
-        y = jnp.concatenate([jnp.zeros_like(self.context_y[..., :1]), self.context_y], axis=-1)
+        none = jnp.zeros_like(jax.lax.slice_in_dim(self.context_y, 0, 1, axis=pairs))
+        y = jnp.concatenate([none, self.context_y], axis=pairs)
         return x, y, self.query_x
 
 
@@ -72,7 +78,7 @@ def sample_episode(
     return Episode(x[:-1], add_noise(key, teacher, y[:-1]), x[-1], y[-1], z, mask_index)
 
 
-def add_noise(key: Key[Array, ""], teacher: Teacher, y: Float[Array, "context"]) -> Float[Array, "context"]:
+def add_noise(key: Key[Array, ""], teacher: Teacher, y: Float[Array, "context *out"]) -> Float[Array, "context *out"]:
     """The labels of an episode's context, as they are shown. The noise has its own child of the episode's key."""
     if teacher.label_noise == 0:
         return y

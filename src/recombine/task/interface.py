@@ -31,9 +31,14 @@ class Teacher(eqx.Module):
     @abstractmethod
     def hidden_dim(self) -> int: ...
 
+    @property
+    @abstractmethod
+    def label_shape(self) -> tuple[int, ...]:
+        """The shape of one label: () for a number, (o,) for a vector."""
+
     @abstractmethod
     def label(self, z: Float[Array, "M"], x: Float[Array, "... d"]) -> Float[Array, "..."]:
-        """The noiseless labels of inputs under the task of a latent."""
+        """The noiseless labels of inputs under the task of a latent. A vector label is the last axis."""
 
     @abstractmethod
     def redraw(self, key: Key[Array, ""]) -> "Teacher":

@@ -31,7 +31,8 @@ class HypernetworkTeacher(Teacher):
     """The modules θ₁ … θ_M and the readout a that all tasks share."""
 
     theta: Float[Array, "M h d"]
-    a: Float[Array, "h"]
+    a: Float[Array, "*out h"]
+    """With several outputs, a row for each: the matrix A."""
     deeper: Float[Array, "layers M h h"] | None = None
     """The modules of the task network's further hidden layers. The paper's has none."""
     activation: Activation = eqx.field(default="gelu", static=True)
@@ -52,6 +53,10 @@ class HypernetworkTeacher(Teacher):
     def hidden_dim(self) -> int:
         return self.theta.shape[-2]
 
+    @property
+    def label_shape(self) -> tuple[int, ...]:
+        return self.a.shape[self.theta.ndim - 3 : -1]  # without the leading axes of many teachers
+
     def mix(self, v: Float[Array, "M"]) -> Float[Array, "h d"]:
         """Σ_m v_m θ_m, not normalised."""
         return jnp.einsum("m,mhd->hd", v, self.theta)
@@ -67,7 +72,7 @@ class HypernetworkTeacher(Teacher):
         return task_network(weights, self.a, x, self.activation)
 
     def label(self, z: Float[Array, "M"], x: Float[Array, "... d"]) -> Float[Array, "..."]:
-        """y = aᵀ σ(W(z) x), with σ the GELU."""
+        """y = aᵀ σ(W(z) x), with σ the GELU; with several outputs, y = A σ(W(z) x)."""
         return self.network(self.task_weights(z), x)
 
     def scaled(self, z: Float[Array, "M"]) -> Float[Array, "M"]:
@@ -85,7 +90,7 @@ class HypernetworkTeacher(Teacher):
         M, h, d = self.theta.shape
         layers = 1 if self.deeper is None else 1 + len(self.deeper)
         rules = (self.activation, self.weight_scale, self.label_noise, self.input_distribution, self.unit_norm)
-        return init_teacher(key, M, d, h, layers, *rules)
+        return init_teacher(key, M, d, h, layers, *rules, label_shape=self.label_shape)
 
     def with_readout(self, own: Teacher, keep: bool | Bool[Array, ""]) -> "HypernetworkTeacher":
         assert isinstance(own, HypernetworkTeacher)
@@ -97,12 +102,12 @@ class HypernetworkTeacher(Teacher):
 
 
 def task_network(
-    weights: Weights, a: Float[Array, "h"], x: Float[Array, "... d"], activation: Activation = "gelu"
+    weights: Weights, a: Float[Array, "*out h"], x: Float[Array, "... d"], activation: Activation = "gelu"
 ) -> Float[Array, "..."]:
-    """g(x, W) = aᵀ σ(W x): one hidden layer, one output, no biases. Several matrices make several hidden layers."""
+    """g(x, W) = aᵀ σ(W x): one hidden layer, no biases. Several matrices make several hidden layers."""
     for W in weights if isinstance(weights, tuple) else (weights,):
         x = activate(x @ W.T, activation)
-    return x @ a
+    return x @ a.T
 
 
 def activate(u: Float[Array, "..."], activation: Activation) -> Float[Array, "..."]:
@@ -132,11 +137,12 @@ def init_teacher(
     label_noise: float = 0.0,
     input_distribution: InputDistribution = "uniform",
     unit_norm: bool = True,
+    label_shape: tuple[int, ...] = (),
 ) -> HypernetworkTeacher:
     """θ and a have i.i.d. normal entries of standard deviation 1/√M and 1/√h, truncated at two standard deviations."""
     theta_key, a_key = jax.random.split(key)
     theta = jax.random.truncated_normal(theta_key, -2.0, 2.0, (num_modules, hidden_dim, input_dim), jnp.float32)
-    a = jax.random.truncated_normal(a_key, -2.0, 2.0, (hidden_dim,), jnp.float32)
+    a = jax.random.truncated_normal(a_key, -2.0, 2.0, (*label_shape, hidden_dim), jnp.float32)
     deeper = None
     if num_layers > 1:
         shape = (num_layers - 1, num_modules, hidden_dim, hidden_dim)
@@ -167,7 +173,8 @@ def task_teacher(task: TaskConfig, seed: int) -> Teacher:
         return seed_teacher(seed, task.support, task.input_dim, task.hidden_dim)
     sizes = (task.num_modules, task.input_dim, task.hidden_dim, task.num_layers)
     rules = (task.activation, task.weight_scale, task.label_noise, task.input_distribution, task.unit_norm)
-    return _jit_init_teacher(stream_key(seed, Stream.teacher), *sizes, *rules)
+    key = stream_key(seed, Stream.teacher)
+    return _jit_init_teacher(key, *sizes, *rules, label_shape=task.label_shape)
 
 
 def config_teacher(config: Config) -> Teacher:

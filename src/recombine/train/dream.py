@@ -66,18 +66,21 @@ def dream(config: Config, model: Model, teacher: Teacher, episodes: Episode, dre
 
     def relabel(
         key: Key[Array, ""], one: Float[Array, "latent"], other: Float[Array, "latent"], episode: Episode
-    ) -> tuple[Float[Array, "context"], Float[Array, ""]]:
+    ) -> tuple[Float[Array, "context *out"], Float[Array, "*out"]]:
         mix_key, noise_key = jax.random.split(key)
         z = mix_latents(mix_key, one, other, model.theta)
         y = jax.vmap(model.execute, in_axes=(None, 0))(z, episode.context_x)
         return add_noise(noise_key, teacher, y), model.execute(z, episode.query_x)
 
     context_y, query_y = jax.vmap(relabel)(dreams.keys, one, other, episodes)
-    where = dreams.dreamed
+    choose = jax.vmap(jnp.where)
     return eqx.tree_at(
         lambda episode: (episode.context_y, episode.query_y),
         episodes,
-        (jnp.where(where[:, None], context_y, episodes.context_y), jnp.where(where, query_y, episodes.query_y)),
+        (
+            choose(dreams.dreamed, context_y, episodes.context_y),
+            choose(dreams.dreamed, query_y, episodes.query_y),
+        ),
     )
 
 

@@ -39,7 +39,7 @@ def _first_attention(config: Config) -> tuple[int, int]:
     model, N = config.model, config.task.episode_length
     assert isinstance(model, TrunkConfig)
     H, D = model.num_heads, model.embed_dim
-    r = config.task.input_dim + 2
+    r = config.task.input_dim + config.task.output_dim + 1
     weights = _product(r, D, r) + 4 * _product(r + 1, D, D) + _product(r + 1, D, r + 1)
     rows = N if model.num_layers > 1 else 1  # a single block is also the last, computed for the last token alone
     variance = _product(N, r, r)
@@ -50,28 +50,31 @@ def _first_attention(config: Config) -> tuple[int, int]:
 
 
 def _read_out(config: Config) -> int:
-    model, d = config.model, config.task.input_dim
+    model, d, o = config.model, config.task.input_dim, config.task.output_dim
     assert isinstance(model, TrunkConfig)
     if not isinstance(model, HypertransformerConfig):
-        return _product(1, model.embed_dim, 1)
+        return _product(1, model.embed_dim, o)
     generated = _product(1, model.latent_dim, model.hidden_dim * d)
     return (
         _explicit_inference(config)
         + _product(1, model.embed_dim, model.latent_dim)
         + generated
         + _product(model.hidden_dim, d, 1)
-        + _product(1, model.hidden_dim, 1)
+        + _product(1, model.hidden_dim, o)
     )
 
 
 def _explicit_inference(config: Config) -> int:
-    """For each step: the generated layer on every example, its Jacobian, and the system of equations."""
-    model, examples, d = config.model, config.task.episode_length - 1, config.task.input_dim
+    """For each step: the generated layer on every example, its Jacobian, and the system of equations.
+
+    Jacobian and system have a row for each output of each example.
+    """
+    model, examples, d, o = config.model, config.task.episode_length - 1, config.task.input_dim, config.task.output_dim
     assert isinstance(model, HypertransformerConfig)
     latent, hidden = model.latent_dim, model.hidden_dim
-    layer = _product(1, latent, hidden * d) + _product(examples, d, hidden) + _product(examples, hidden, 1)
-    jacobian = _product(examples, hidden, latent * d) + _product(examples, d, latent)
-    system = _product(latent, examples, latent + 1)
+    layer = _product(1, latent, hidden * d) + _product(examples, d, hidden) + _product(examples, hidden, o)
+    jacobian = _product(examples * o, hidden, latent * d) + _product(examples * o, d, latent)
+    system = _product(latent, examples * o, latent + 1)
     return model.inference_steps * (layer + jacobian + system)
 
 

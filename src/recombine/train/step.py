@@ -119,7 +119,7 @@ def state_shapes(config: Config) -> State:
 def query_loss(
     model: Model, episodes: Episode, compute: ComputeConfig = PLAIN, keys: Key[Array, "B"] | None = None
 ) -> Float[Array, ""]:
-    """The mean squared error of the predicted query labels."""
+    """The mean squared error of the predicted query labels, over episodes and outputs."""
     y = predict_batch(model, *episodes.shown(extra_pair(model)), compute, keys)
     return jnp.mean((y - episodes.query_y) ** 2)
 

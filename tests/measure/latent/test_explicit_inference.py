@@ -23,6 +23,7 @@ from recombine.measure.novel import novel_tasks, score_novel
 from recombine.model.build import build_model
 from recombine.stream import Stream
 from recombine.task.sample import sample_masks
+from recombine.task.teacher import config_teacher
 from tests.measure.latent.test_module_recovery import CONFIG, SUPPORT, TEACHER, perfect_student
 
 STUDENT = perfect_student()
@@ -109,3 +110,19 @@ def test_a_transformer_has_no_latent() -> None:
     config = override(preset_config("smoke", "transformer"), {"measure": {"episodes": 4}})
     model = build_model(config, key=jax.random.key(0))
     assert measure_explicit_inference(EvaluatedModel(config, model)) is None
+
+
+def test_the_scores_of_vector_labels() -> None:
+    """With all three outputs the student's latents are found from zero. The novel part: an inference for each query."""
+    config = override(CONFIG, {"task": {"episode_length": 16, "output_dim": 3}, "measure": {"episodes": 24}})
+    student = Perfect(perfect_student(config), jnp.full(6, 0.2))
+    found = measure_explicit_inference(EvaluatedModel(config, student), 6)
+    assert found is not None
+    zero = found.zero
+    assert min(zero.in_dist.r2, zero.ood.r2) > 0.95
+    assert (len(zero.by_step), zero.by_step[-1]) == (7, zero.ood.r2)
+    tasks = novel_tasks(config, config_teacher(config))
+    y = infer_explicitly(student, jnp.zeros((len(tasks.episodes.query_y), 6)), tasks.episodes, 6).y[:, -1]
+    assert y.shape == tasks.episodes.query_y.shape
+    assert zero.novel.r2 == pytest.approx(score_novel(y, tasks, tasks.span).r2, rel=1e-3)
+    assert zero.novel.r2 > 0.5

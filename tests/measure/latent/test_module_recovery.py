@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from recombine.config.preset import preset_config
+from recombine.config.schema import Config
+from recombine.config.toml import override
 from recombine.measure.latent.interventions import (
     LatentMaps,
     in_random_subspace,
@@ -35,15 +37,14 @@ X = jax.random.normal(jax.random.key(3), (1000, 4))
 ROTATION = np.linalg.qr(np.random.default_rng(0).normal(size=(6, 6)))[0]
 
 
-def perfect_student() -> eqx.Module:
+def perfect_student(config: Config = CONFIG) -> eqx.Module:
     """A hypertransformer whose modules are the teacher's, seen through a rotation, in a wider hidden layer."""
-    model = build_model(CONFIG, key=jax.random.key(0))
+    model, teacher = build_model(config, key=jax.random.key(0)), config_teacher(config)
     hidden = model.theta.shape[1]
-    theta = jnp.einsum("mk,mhd->khd", jnp.asarray(ROTATION, jnp.float32), TEACHER.theta)
+    theta = jnp.einsum("mk,mhd->khd", jnp.asarray(ROTATION, jnp.float32), teacher.theta)
     wide = jnp.zeros((6, hidden, 4)).at[:, :4].set(theta)
-    readout = eqx.tree_at(
-        lambda r: (r.weight, r.bias), model.readout, (jnp.zeros((hidden, 1)).at[:4, 0].set(TEACHER.a), jnp.zeros(1))
-    )
+    weight = jnp.zeros_like(model.readout.weight).at[:4].set(jnp.atleast_2d(teacher.a).T)
+    readout = eqx.tree_at(lambda r: r.weight, model.readout, weight)
     return eqx.tree_at(lambda m: (m.theta, m.readout), model, (wide, readout))
 
 
@@ -188,3 +189,14 @@ def test_setting_the_subspace_of_the_last_stream() -> None:
     query, mean = np.asarray(OOD.query_y, float), np.asarray(OOD.context_y, float).mean(axis=1)
     assert found.true == pytest.approx(1 - np.sum((query - y) ** 2) / np.sum((query - mean) ** 2), abs=1e-4)
     assert len({round(value, 6) for value in msgspec.structs.astuple(found)}) == 4
+
+
+def test_a_student_with_vector_labels_has_the_modules() -> None:
+    config = override(CONFIG, {"task": {"output_dim": 3}})
+    teacher, student = config_teacher(config), perfect_student(config)
+    v = scaled_latent(teacher, EPISODES.latent)
+    z = jnp.asarray(np.asarray(v, np.float64) @ ROTATION, jnp.float32)
+    found = recover_modules(student, teacher, v, z, X)
+    assert min(one.r2 for one in (*found.single, *found.pairs)) > 1 - 1e-5
+    other = eqx.tree_at(lambda m: m.readout.weight, student, replace_fn=lambda W: W[:, ::-1])  # outputs exchanged
+    assert max(one.r2 for one in recover_modules(other, teacher, v, z, X).single) < 0.9

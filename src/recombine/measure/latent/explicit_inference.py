@@ -63,7 +63,7 @@ class Inferred(NamedTuple):
     """What explicit inference finds for a batch of episodes, before the first step and after each."""
 
     latent: Float[Array, "E after latent"]
-    y: Float[Array, "E after"]
+    y: Float[Array, "E after *out"]
     """The predictions at the query."""
 
 
@@ -116,7 +116,7 @@ def _scores(
         **{split: _split_score(evaluated.config, split, y[:, -1], splits[split]) for split, y in found.items()},
         active_modules={k: last(episodes) for k, episodes in by_count.items()},
         novel=None if tasks is None else _novel_score(model, infer, tasks),
-        by_step=tuple(score(y, splits[shown]).r2 for y in found[shown].T),
+        by_step=tuple(score(y, splits[shown]).r2 for y in found[shown].swapaxes(0, 1)),
     )
 
 
@@ -127,7 +127,7 @@ def _split_score(config: Config, split: Split, y: np.ndarray, episodes: Episode)
 
 def _novel_score(model: LatentModel, infer: Callable[[Episode], Inferred], tasks: NovelTasks) -> NovelScore:
     """The score on the novel part. A context's latent is inferred once, and executed on each of its queries."""
-    num_queries = tasks.span.shape[1]
+    num_queries = tasks.span.shape[-2]
     contexts = jax.tree.map(lambda array: array[::num_queries], tasks.episodes)
     latent = jnp.repeat(infer(contexts).latent[:, -1], num_queries, axis=0)
     return score_novel(execute_many(model, latent, tasks.episodes.query_x), tasks, tasks.span)
@@ -149,22 +149,22 @@ def improve_latent(
     model: LatentModel,
     start: Float[Array, "latent"],
     x: Float[Array, "context d"],
-    y: Float[Array, "context"],
+    y: Float[Array, "context *out"],
     steps: int,
 ) -> Float[Array, "after latent"]:
     """The latent before the first step, and after each."""
 
-    def predict(z: Float[Array, "latent"]) -> Float[Array, "context"]:
+    def predict(z: Float[Array, "latent"]) -> Float[Array, "context *out"]:
         return jax.vmap(model.execute, in_axes=(None, 0))(z, x)
 
-    def predict_twice(z: Float[Array, "latent"]) -> tuple[Float[Array, "context"], Float[Array, "context"]]:
+    def predict_twice(z: Float[Array, "latent"]) -> tuple[Float[Array, "rows"], Float[Array, "context *out"]]:
         labels = predict(z)
-        return labels, labels  # one is differentiated, the other returned with the Jacobian
+        return labels.ravel(), labels  # one is differentiated, the other returned with the Jacobian
 
     def step(state: tuple, _: None) -> tuple[tuple, Float[Array, "latent"]]:
         z, damping = state
         jacobian, labels = jax.jacfwd(predict_twice, has_aux=True)(z)
-        candidate = z + gauss_newton_step(jacobian, y - labels, damping)
+        candidate = z + gauss_newton_step(jacobian, (y - labels).ravel(), damping)
         better = jnp.sum((y - predict(candidate)) ** 2) < jnp.sum((y - labels) ** 2)
         z = jnp.where(better, candidate, z)
         return (z, damping * jnp.where(better, AFTER_BETTER, AFTER_WORSE)), z

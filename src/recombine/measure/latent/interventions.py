@@ -147,7 +147,7 @@ def intervene_on_latent(
 
 
 @exact_jit
-def _label(teacher: Teacher, v: Float[Array, "E M"], x: Float[Array, "E d"]) -> Float[Array, "E"]:
+def _label(teacher: Teacher, v: Float[Array, "E M"], x: Float[Array, "E d"]) -> Float[Array, "E *out"]:
     return jax.vmap(teacher.label_scaled)(v, x)
 
 
@@ -188,10 +188,10 @@ def in_random_subspace(change: np.ndarray, weights: np.ndarray, key: Key[Array, 
 @exact_jit
 def predict_changed(
     model: TrunkModel, episodes: Episode, change: Float[Array, "E embed"], point: int
-) -> Float[Array, "E"]:
+) -> Float[Array, "E *out"]:
     """The predictions with `change` added to the last token's residual stream at a point."""
 
-    def one(context_x: Array, context_y: Array, query_x: Array, change: Array) -> Float[Array, ""]:
+    def one(context_x: Array, context_y: Array, query_x: Array, change: Array) -> Float[Array, "*out"]:
         X = model.embed(context_x, context_y, query_x)
         for layer in range(len(model.trunk.blocks)):
             if layer == point:

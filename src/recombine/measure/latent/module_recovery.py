@@ -124,11 +124,11 @@ def recover_modules(
 
 
 @exact_jit
-def execute_many(model: LatentModel, z: Float[Array, "E latent"], x: Float[Array, "E d"]) -> Float[Array, "E"]:
+def execute_many(model: LatentModel, z: Float[Array, "E latent"], x: Float[Array, "E d"]) -> Float[Array, "E *out"]:
     """Execute each latent on its input."""
     return jax.vmap(model.execute)(z, x)
 
 
 @exact_jit
-def _label_inputs(teacher: Teacher, v: Float[Array, "M"], x: Float[Array, "inputs d"]) -> Float[Array, "inputs"]:
+def _label_inputs(teacher: Teacher, v: Float[Array, "M"], x: Float[Array, "inputs d"]) -> Float[Array, "inputs *out"]:
     return teacher.label_scaled(v, x)

@@ -14,7 +14,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float
 
-from recombine.measure.predict import map_in_chunks
+from recombine.measure.predict import chunk_of, map_in_chunks
 from recombine.measure.reference.choose_noise import choose_noise
 from recombine.measure.reference.oracle import oracle
 from recombine.measure.reference.trained_tasks import TrainedCovariance, TrainedTask, draw_tasks
@@ -28,7 +28,7 @@ from recombine.task.episode import Episode
 from recombine.task.sample import teacher_axis
 from recombine.task.teacher import HypernetworkTeacher, Teacher, Weights, init_teacher, task_network
 
-Reference = Callable[[Teacher, Episode], Float[Array, ""]]
+Reference = Callable[[Teacher, Episode], Float[Array, "*out"]]
 
 RIDGE_STRENGTH = 1.0
 NUM_NEIGHBOURS = 5
@@ -37,25 +37,25 @@ FIT_LEARNING_RATE = 0.03
 FIT_WEIGHT_DECAY = 0.3
 
 
-def context_mean(teacher: Teacher, episode: Episode) -> Float[Array, ""]:
+def context_mean(teacher: Teacher, episode: Episode) -> Float[Array, "*out"]:
     """The mean label of the context: R² = 0 by definition."""
-    return episode.context_y.mean()
+    return episode.context_y.mean(axis=0)
 
 
-def ridge(teacher: Teacher, episode: Episode) -> Float[Array, ""]:
-    """Ridge regression on the context, with an intercept."""
-    fit = fit_ridge(episode.context_x, episode.context_y[:, None], RIDGE_STRENGTH)
-    return fit(episode.query_x)[0]
+def ridge(teacher: Teacher, episode: Episode) -> Float[Array, "*out"]:
+    """Ridge regression on the context, with an intercept. Each output is fitted alone."""
+    x, y = episode.context_x, episode.context_y
+    return fit_ridge(x, y.reshape(len(y), -1), RIDGE_STRENGTH)(episode.query_x).reshape(y.shape[1:])
 
 
-def nearest_neighbours(teacher: Teacher, episode: Episode) -> Float[Array, ""]:
+def nearest_neighbours(teacher: Teacher, episode: Episode) -> Float[Array, "*out"]:
     """The mean label of the context inputs nearest to the query."""
     distance = jnp.sum((episode.context_x - episode.query_x) ** 2, axis=-1)
     _, nearest = jax.lax.top_k(-distance, min(NUM_NEIGHBOURS, len(distance)))
-    return episode.context_y[nearest].mean()
+    return episode.context_y[nearest].mean(axis=0)
 
 
-def fitted_network(teacher: Teacher, episode: Episode) -> Float[Array, ""]:
+def fitted_network(teacher: Teacher, episode: Episode) -> Float[Array, "*out"]:
     """A task network of the teacher's size, with W and a both fitted to the context by AdamW.
 
     The teacher of a user's class has no network: the paper's takes its place.
@@ -64,7 +64,8 @@ def fitted_network(teacher: Teacher, episode: Episode) -> Float[Array, ""]:
     if isinstance(teacher, HypernetworkTeacher):
         fresh = teacher.redraw(key)
     else:
-        fresh = init_teacher(key, teacher.num_modules, teacher.input_dim, teacher.hidden_dim)
+        sizes = (teacher.num_modules, teacher.input_dim, teacher.hidden_dim)
+        fresh = init_teacher(key, *sizes, label_shape=teacher.label_shape)
     start = (fresh.task_weights(jnp.ones(teacher.num_modules)), fresh.a)
     start = jax.tree.map(lambda weights: weights.astype(episode.context_x.dtype), start)
     optimizer = optax.adamw(FIT_LEARNING_RATE, weight_decay=FIT_WEIGHT_DECAY)
@@ -83,7 +84,7 @@ def fitted_network(teacher: Teacher, episode: Episode) -> Float[Array, ""]:
     return task_network(W, a, episode.query_x, fresh.activation)
 
 
-def known_latent(teacher: Teacher, episode: Episode) -> Float[Array, ""]:
+def known_latent(teacher: Teacher, episode: Episode) -> Float[Array, "*out"]:
     """The true task: R² = 1."""
     return teacher.label(episode.latent, episode.query_x)
 
@@ -116,11 +117,12 @@ def predict_reference(reference: Reference, teacher: Teacher, episodes: Episode,
 
 
 @exact_jit
-def _predict(reference: Reference, teacher: Teacher, episodes: Episode, one_teacher: bool) -> Float[Array, "E"]:
+def _predict(reference: Reference, teacher: Teacher, episodes: Episode, one_teacher: bool) -> Float[Array, "E *out"]:
     # The map is over every argument. Where all episodes share one teacher, it is closed over instead.
+    most = chunk_of(teacher.label_shape)
     if one_teacher:
-        return map_in_chunks(lambda e: reference(teacher, e), episodes)
-    return map_in_chunks(lambda pair: reference(*pair), (teacher, episodes))
+        return map_in_chunks(lambda e: reference(teacher, e), episodes, most)
+    return map_in_chunks(lambda pair: reference(*pair), (teacher, episodes), most)
 
 
 def _widen(leaf: Any) -> Any:

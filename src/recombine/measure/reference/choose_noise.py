@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from recombine.measure.predict import map_in_chunks
+from recombine.measure.predict import chunk_of, map_in_chunks
 from recombine.measure.reference.trained_tasks import TrainedTasks, krige, mask_of_task
 from recombine.numerics import exact_jit
 from recombine.stream import Stream
@@ -53,6 +53,6 @@ def _errors(
         g = tasks.labels(jnp.concatenate([episode.context_x, episode.query_x[None]]))
         weight = (mask != episode.mask_index).astype(g.dtype)
         predicted = jax.vmap(lambda noise: krige(episode.context_y, g, weight, noise))(noises)
-        return (predicted - episode.query_y) ** 2
+        return jnp.sum((predicted - episode.query_y) ** 2, axis=tuple(range(1, predicted.ndim)))
 
-    return map_in_chunks(errors, contexts)
+    return map_in_chunks(errors, contexts, chunk_of(contexts.query_y.shape[1:]))

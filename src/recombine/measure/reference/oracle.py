@@ -17,7 +17,7 @@ SLOW = 1e-3  # below this relative gain, a start is abandoned
 
 
 def fit_scaled_latent(teacher: Teacher, episode: Episode) -> Float[Array, "M"]:
-    """argmin_v Σ_i (y_i − aᵀσ(Σ_m v_m θ_m x_i))² by Levenberg–Marquardt.
+    """argmin_v Σ_i ‖y_i − A σ(Σ_m v_m θ_m x_i)‖² by Levenberg–Marquardt.
 
     The teacher divides W(z) by its norm, so v stands for z/‖W(z)‖ and is unbounded. The masks are not used. The first
     start is the least-squares fit of σ's linear part (σ(u) ≈ u/2); with enough context it suffices. With short contexts
@@ -32,8 +32,8 @@ def fit_scaled_latent(teacher: Teacher, episode: Episode) -> Float[Array, "M"]:
     else:
         label = partial(teacher.label_scaled, x=x)
 
-    def residual(v: Float[Array, "M"]) -> Float[Array, "n"]:
-        return label(v) - y
+    def residual(v: Float[Array, "M"]) -> Float[Array, "rows"]:
+        return (label(v) - y).ravel()  # a row for each output of each example
 
     def loss(v: Float[Array, "M"]) -> Float[Array, ""]:
         return jnp.sum(residual(v) ** 2)
@@ -64,29 +64,30 @@ def fit_scaled_latent(teacher: Teacher, episode: Episode) -> Float[Array, "M"]:
 
 
 def _one_layer(
-    teacher: HypernetworkTeacher, x: Float[Array, "n d"], y: Float[Array, "n"], mixtures: Float[Array, "s M"]
-) -> tuple[Callable[[Float[Array, "M"]], Float[Array, "n"]], Float[Array, "starts M"]]:
+    teacher: HypernetworkTeacher, x: Float[Array, "n d"], y: Float[Array, "n *out"], mixtures: Float[Array, "s M"]
+) -> tuple[Callable[[Float[Array, "M"]], Float[Array, "n *out"]], Float[Array, "starts M"]]:
     """The labels of a network of one layer, as a function of v, and the starts: scaled, and the linear fit first."""
     P = jnp.einsum("mhd,nd->nmh", teacher.theta, x)  # each module applied to each input
 
-    def label(v: Float[Array, "M"]) -> Float[Array, "n"]:
-        return activate(jnp.einsum("m,nmh->nh", v, P), teacher.activation) @ teacher.a
+    def label(v: Float[Array, "M"]) -> Float[Array, "n *out"]:
+        return activate(jnp.einsum("m,nmh->nh", v, P), teacher.activation) @ teacher.a.T
 
     norms = jax.vmap(operator_norm)(jnp.einsum("sm,mhd->shd", mixtures, teacher.theta))
     starts = teacher.weight_scale * mixtures / norms[:, None]
     if teacher.activation == "even":  # it has no linear part
         return label, starts
-    linear = _damped_step(0.5 * P @ teacher.a, y, jnp.asarray(1e-3, y.dtype))
+    slopes = jnp.moveaxis(0.5 * P @ teacher.a.T, 1, -1).reshape(-1, len(mixtures[0]))  # rows × modules
+    linear = _damped_step(slopes, y.ravel(), jnp.asarray(1e-3, y.dtype))
     return label, jnp.concatenate([linear[None], starts])
 
 
-def _damped_step(J: Float[Array, "n M"], r: Float[Array, "n"], damping: Float[Array, ""]) -> Float[Array, "M"]:
+def _damped_step(J: Float[Array, "rows M"], r: Float[Array, "rows"], damping: Float[Array, ""]) -> Float[Array, "M"]:
     gram = J.T @ J
     scale = jnp.trace(gram) / len(gram) + jnp.finfo(gram.dtype).tiny
     factor = jax.scipy.linalg.cho_factor(gram + damping * scale * jnp.eye(len(gram), dtype=gram.dtype))
     return jax.scipy.linalg.cho_solve(factor, J.T @ r)
 
 
-def oracle(teacher: Teacher, episode: Episode) -> Float[Array, ""]:
+def oracle(teacher: Teacher, episode: Episode) -> Float[Array, "*out"]:
     """The true task network, at the best-fitting latent, on the query."""
     return teacher.label_scaled(fit_scaled_latent(teacher, episode), episode.query_x)

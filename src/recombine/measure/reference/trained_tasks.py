@@ -28,7 +28,7 @@ class TrainedTasks(eqx.Module):
     """The `task_weights` of each task, with a leading axis."""
     teacher: Teacher
 
-    def labels(self, x: Float[Array, "n d"]) -> Float[Array, "K n"]:
+    def labels(self, x: Float[Array, "n d"]) -> Float[Array, "K n *out"]:
         """The labels of every input under every task. Computed task by task: all at once would need 2 GB per chunk."""
         return jax.lax.map(lambda W: self.teacher.network(W, x), self.W)
 
@@ -36,8 +36,9 @@ class TrainedTasks(eqx.Module):
 class TrainedTask(TrainedTasks):
     """The trained task that fits the context best: a memory of tasks that never combines anything."""
 
-    def __call__(self, teacher: Teacher, episode: Episode) -> Float[Array, ""]:
-        best = jnp.argmin(jnp.sum((self.labels(episode.context_x) - episode.context_y) ** 2, axis=-1))
+    def __call__(self, teacher: Teacher, episode: Episode) -> Float[Array, "*out"]:
+        errors = (self.labels(episode.context_x) - episode.context_y) ** 2
+        best = jnp.argmin(jnp.sum(errors, axis=tuple(range(1, errors.ndim))))
         return self.teacher.network(jax.tree.map(lambda W: W[best], self.W), episode.query_x)
 
 
@@ -51,24 +52,27 @@ class TrainedCovariance(TrainedTasks):
     noise: float = eqx.field(static=True)
     """As a fraction of the labels' variance."""
 
-    def __call__(self, teacher: Teacher, episode: Episode) -> Float[Array, ""]:
+    def __call__(self, teacher: Teacher, episode: Episode) -> Float[Array, "*out"]:
         g = self.labels(jnp.concatenate([episode.context_x, episode.query_x[None]]))
-        return krige(episode.context_y, g, jnp.ones_like(g[:, 0]), self.noise)
+        return krige(episode.context_y, g, jnp.ones_like(g, shape=len(g)), self.noise)
 
 
 def krige(
-    y: Float[Array, "n"], g: Float[Array, "K n+1"], weight: Float[Array, "K"], noise: float | Float[Array, ""]
-) -> Float[Array, ""]:
+    y: Float[Array, "n *out"], g: Float[Array, "K n+1 *out"], weight: Float[Array, "K"], noise: float | Float[Array, ""]
+) -> Float[Array, "*out"]:
     """The label of the last input, given those of the others, from tasks with labels g. Tasks of weight 0 are left out.
 
     With the tasks' mean μ and covariance k: μ_q + k_q (k + λ I)⁻¹ (y − μ), λ being the noise times the mean variance.
+    With several outputs, k is the covariance of all outputs of all inputs: one output tells about the others.
     """
+    n, q = y.size, slice(y.size, None) if y.ndim > 1 else -1  # the numbers that are given, and the place of the others
+    y, g = y.ravel(), g.reshape(len(g), -1)
     weight = weight / weight.sum()
     mean = weight @ g
     k = (weight[:, None] * (g - mean)).T @ (g - mean)
-    added = noise * jnp.trace(k[:-1, :-1]) / len(y)
-    factor = jax.scipy.linalg.cho_factor(k[:-1, :-1] + added * jnp.eye(len(y), dtype=y.dtype))
-    return mean[-1] + k[-1, :-1] @ jax.scipy.linalg.cho_solve(factor, y - mean[:-1])
+    added = noise * jnp.trace(k[:n, :n]) / n
+    factor = jax.scipy.linalg.cho_factor(k[:n, :n] + added * jnp.eye(n, dtype=y.dtype))
+    return mean[q] + k[q, :n] @ jax.scipy.linalg.cho_solve(factor, y - mean[:n])
 
 
 def draw_tasks(seed: int, teacher: Teacher, support: Support) -> TrainedTasks:

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Key
 from recombine.config.schema import Config
 from recombine.model.architecture.feedforward import Feedforward, read_sizes
 from recombine.model.interface import Output, Trace
+from recombine.model.layer.linear import as_label
 
 
 class DeepSet(eqx.Module):
@@ -22,20 +23,20 @@ class DeepSet(eqx.Module):
 
     def __init__(self, config: Config, *, key: Key[Array, ""]):
         width = read_sizes(config, embed_dim=128)["embed_dim"]
-        d, keys = config.task.input_dim, jax.random.split(key, 3)
-        self.encode = Feedforward(d + 1, 4 * width, width, key=keys[0])
+        d, o, keys = config.task.input_dim, config.task.output_dim, jax.random.split(key, 3)
+        self.encode = Feedforward(d + o, 4 * width, width, key=keys[0])
         self.mix = Feedforward(width + d, 4 * width, width, key=keys[1])
-        self.readout = Feedforward(width, 4 * width, 1, key=keys[2])
+        self.readout = Feedforward(width, 4 * width, o, key=keys[2])
 
-    def execute(self, z: Float[Array, "embed"], x: Float[Array, "d"]) -> Float[Array, ""]:
+    def execute(self, z: Float[Array, "embed"], x: Float[Array, "d"]) -> Float[Array, "*out"]:
         """Apply the task that a code stands for."""
-        return self.readout(jax.nn.gelu(self.mix(jnp.concatenate([z, x])), approximate=False))[0]
+        return as_label(self.readout(jax.nn.gelu(self.mix(jnp.concatenate([z, x])), approximate=False)))
 
     def __call__(
         self,
         context_x: Float[Array, "context d"],
-        context_y: Float[Array, "context"],
+        context_y: Float[Array, "context *out"],
         query_x: Float[Array, "d"],
     ) -> Output:
-        z = self.encode(jnp.concatenate([context_x, context_y[:, None]], axis=1)).mean(axis=0)
+        z = self.encode(jnp.column_stack([context_x, context_y])).mean(axis=0)
         return Output(self.execute(z, query_x), Trace(latent=z))

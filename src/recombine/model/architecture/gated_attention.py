@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Key
 from recombine.config.schema import Config
 from recombine.model.architecture.feedforward import Feedforward, read_sizes
 from recombine.model.interface import Output, Trace
-from recombine.model.layer.linear import Linear
+from recombine.model.layer.linear import Linear, as_label
 from recombine.model.trunk import pair_tokens
 
 SLOW = 16.0  # the gates are σ(·)^(1/16): at the start a state forgets 4 % with each token
@@ -72,20 +72,20 @@ class GatedAttention(eqx.Module):
 
     def __init__(self, config: Config, *, key: Key[Array, ""]):
         sizes = read_sizes(config, embed_dim=128, num_heads=4, num_layers=2, ffn_factor=4)
-        width = sizes["embed_dim"]
+        width, task = sizes["embed_dim"], config.task
         keys = jax.random.split(key, 2 + sizes["num_layers"])
-        self.embedding = Linear(config.task.input_dim + 1, width, key=keys[0])
+        self.embedding = Linear(task.input_dim + task.output_dim, width, key=keys[0])
         self.blocks = tuple(GatedBlock(width, sizes["num_heads"], sizes["ffn_factor"], key=k) for k in keys[2:])
         self.final_norm = eqx.nn.LayerNorm(width, dtype=jnp.float32)
-        self.readout = Linear(width, 1, key=keys[1])
+        self.readout = Linear(width, task.output_dim, key=keys[1])
 
     def __call__(
         self,
         context_x: Float[Array, "context d"],
-        context_y: Float[Array, "context"],
+        context_y: Float[Array, "context *out"],
         query_x: Float[Array, "d"],
     ) -> Output:
         streams = [self.embedding(pair_tokens(context_x, context_y, query_x))]
         for block in self.blocks:
             streams.append(block(streams[-1]))
-        return Output(self.readout(self.final_norm(streams[-1][-1]))[0], Trace(jnp.stack(streams)))
+        return Output(as_label(self.readout(self.final_norm(streams[-1][-1]))), Trace(jnp.stack(streams)))

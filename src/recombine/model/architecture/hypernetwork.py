@@ -36,14 +36,14 @@ class Hypernetwork(GeneratedLayer):
         start_key, *keys = jax.random.split(key, 4)
         self.start = jax.random.normal(start_key, (sizes.latent_dim,))
         self.theta, self.base, self.readout, self.log_damping = generated_parameters(
-            sizes, config.task.input_dim, *keys
+            sizes, config.task.input_dim, *keys, output_dim=config.task.output_dim
         )
         self.unit_norm, self.forward_scale = sizes.unit_norm, forward_scale(sizes, config.task.input_dim)
 
     def __call__(
         self,
         context_x: Float[Array, "context d"],
-        context_y: Float[Array, "context"],
+        context_y: Float[Array, "context *out"],
         query_x: Float[Array, "d"],
     ) -> Output:
         z = self.infer(self.start, context_x, context_y)

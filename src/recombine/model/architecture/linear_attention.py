@@ -22,7 +22,7 @@ from recombine.errors import InputError
 from recombine.model.architecture.feedforward import read_sizes
 from recombine.model.construction import construct
 from recombine.model.interface import Output, Trace
-from recombine.model.layer.linear import Linear
+from recombine.model.layer.linear import Linear, as_label
 from recombine.model.linear_transformer import LinearBlock, LinearTransformer, init_linear_transformer
 from recombine.model.trunk import pair_tokens
 
@@ -42,7 +42,7 @@ class LinearAttention(eqx.Module):
         sizes = read_sizes(config, embed_dim=128, num_heads=4, num_layers=2, ffn_factor=4)
         width, heads = sizes["embed_dim"], sizes["num_heads"]
         keys = jax.random.split(key, 3)
-        inputs = config.task.input_dim + 1 + (self.num_modules + 1 if self.given_latent else 0)
+        inputs = config.task.input_dim + config.task.output_dim + (self.num_modules + 1 if self.given_latent else 0)
         self.embedding = Linear(inputs, width, key=keys[0])
         head = width // heads
         drawn = init_linear_transformer(
@@ -53,24 +53,24 @@ class LinearAttention(eqx.Module):
         self.blocks = eqx.tree_at(
             lambda model: [block.W_P for block in model.blocks], drawn, replace_fn=lambda W: scale * W
         )
-        self.readout = Linear(width, 1, key=keys[2])
+        self.readout = Linear(width, config.task.output_dim, key=keys[2])
 
     def __call__(
         self,
         context_x: Float[Array, "context d"],
-        context_y: Float[Array, "context"],
+        context_y: Float[Array, "context *out"],
         query_x: Float[Array, "d"],
     ) -> Output:
         tokens = self._informed_tokens if self.given_latent else pair_tokens
         streams = [self.embedding(tokens(context_x, context_y, query_x))]
         for block in self.blocks.blocks:
             streams.append(block(streams[-1]))
-        return Output(self.readout(streams[-1][-1])[0], Trace(jnp.stack(streams)))
+        return Output(as_label(self.readout(streams[-1][-1])), Trace(jnp.stack(streams)))
 
     def _informed_tokens(
         self,
         context_x: Float[Array, "context d"],
-        context_y: Float[Array, "context"],
+        context_y: Float[Array, "context *out"],
         query_x: Float[Array, "d"],
     ) -> Float[Array, "tokens inputs"]:
         """(x, y, 0, 0) for each pair of the context, (x_N, 0, 0, 1), and (0, 0, z, 0). The first pair shows z."""
@@ -80,15 +80,17 @@ class LinearAttention(eqx.Module):
         return jnp.concatenate([jnp.concatenate([pairs, flags], axis=1), last])
 
 
-def from_construction(model: LinearAttention, theta: Float[Array, "M h d"], a: Float[Array, "h"]) -> LinearAttention:
+def from_construction(
+    model: LinearAttention, theta: Float[Array, "M h d"], a: Float[Array, "*out h"]
+) -> LinearAttention:
     """The model with weights by which it computes aᵀ σ(Σ_m z_m θ_m x_N) exactly, as in Appendix A.
 
     The first M heads and h feed-forward units of the first block are those of `construct`. The others, and the further
     blocks, write nothing: their last weights are 0, and the weights before them keep their random values, so that
     training can make use of them.
     """
-    M, h, d = theta.shape
-    built = construct(theta, a[None]).blocks[0]
+    (M, h, d), A = theta.shape, jnp.atleast_2d(a)
+    o, built = len(A), construct(theta, A).blocks[0]
     d_m, width = built.W_1.shape[0], model.embedding.weight.shape[1]
     first, *rest = model.blocks.blocks
     heads, _, head = first.W_q.shape
@@ -97,7 +99,7 @@ def from_construction(model: LinearAttention, theta: Float[Array, "M h d"], a: F
             raise InputError(f"model.options.{name}", found, f"at least {least}, for the construction of these sizes")
     x_slot, z_slot, rest_slot = slice(0, d), slice(d, d + M), slice(d + M, d_m)
     embed = jnp.zeros_like(model.embedding.weight)
-    embed = embed.at[:d, x_slot].set(jnp.eye(d)).at[d + 1 : d + 1 + M, z_slot].set(jnp.eye(M)).at[-1, rest_slot].set(1)
+    embed = embed.at[:d, x_slot].set(jnp.eye(d)).at[d + o : d + o + M, z_slot].set(jnp.eye(M)).at[-1, rest_slot].set(1)
     block = LinearBlock(
         W_q=first.W_q.at[:M, :, 0].set(0).at[:M, :d_m, 0].set(built.W_q[:, :, 0]),
         W_k=jnp.zeros_like(first.W_k).at[:M, :d_m, 0].set(built.W_k[:, :, 0]),
@@ -107,7 +109,7 @@ def from_construction(model: LinearAttention, theta: Float[Array, "M h d"], a: F
         W_2=jnp.zeros_like(first.W_2).at[:h, :d_m].set(built.W_2),
     )
     silent = [eqx.tree_at(lambda b: (b.W_P, b.W_2), other, replace_fn=jnp.zeros_like) for other in rest]
-    readout = jnp.zeros_like(model.readout.weight).at[d_m - 1, 0].set(1)
+    readout = jnp.zeros_like(model.readout.weight).at[d_m - o : d_m].set(jnp.eye(o))
     zero = jnp.zeros_like
     return eqx.tree_at(
         lambda m: (m.embedding.weight, m.embedding.bias, m.blocks, m.readout.weight, m.readout.bias),

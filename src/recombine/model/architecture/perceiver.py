@@ -15,7 +15,7 @@ from recombine import paper
 from recombine.config.schema import Config
 from recombine.model.architecture.feedforward import Feedforward, read_sizes
 from recombine.model.interface import Output, Trace
-from recombine.model.layer.linear import Linear
+from recombine.model.layer.linear import Linear, as_label
 
 
 class CrossAttention(eqx.Module):
@@ -89,29 +89,29 @@ class Perceiver(eqx.Module):
             latent_dim=paper.LATENT_DIM.hypertransformer,
             hidden_dim=paper.MAIN_HIDDEN_DIM.hypertransformer,
         )
-        width, d = sizes["embed_dim"], config.task.input_dim
+        width, d, o = sizes["embed_dim"], config.task.input_dim, config.task.output_dim
         keys = jax.random.split(key, 5 + sizes["num_layers"])
-        self.embedding = Feedforward(d + 1, 4 * width, width, key=keys[0])
+        self.embedding = Feedforward(d + o, 4 * width, width, key=keys[0])
         self.slots = jax.random.normal(keys[1], (sizes["num_slots"], width), jnp.float32)
         self.blocks = tuple(PerceiverBlock(width, sizes["num_heads"], sizes["ffn_factor"], key=k) for k in keys[5:])
         self.final_norm = eqx.nn.LayerNorm(width, dtype=jnp.float32)
         self.latent = Linear(width, sizes["latent_dim"], key=keys[2])
         shape = (sizes["latent_dim"], sizes["hidden_dim"], d)
         self.theta = jax.random.normal(keys[3], shape, jnp.float32) / sqrt(sizes["latent_dim"] * d)
-        self.readout = Linear(sizes["hidden_dim"], 1, key=keys[4])
+        self.readout = Linear(sizes["hidden_dim"], o, key=keys[4])
 
-    def execute(self, z: Float[Array, "latent"], x: Float[Array, "d"]) -> Float[Array, ""]:
+    def execute(self, z: Float[Array, "latent"], x: Float[Array, "d"]) -> Float[Array, "*out"]:
         """Apply the task network of a latent, as in the hypertransformer."""
         W = jnp.einsum("m,mhd->hd", z, self.theta)
-        return self.readout(jax.nn.gelu(W @ x, approximate=False))[0]
+        return as_label(self.readout(jax.nn.gelu(W @ x, approximate=False)))
 
     def __call__(
         self,
         context_x: Float[Array, "context d"],
-        context_y: Float[Array, "context"],
+        context_y: Float[Array, "context *out"],
         query_x: Float[Array, "d"],
     ) -> Output:
-        tokens = self.embedding(jnp.concatenate([context_x, context_y[:, None]], axis=1))
+        tokens = self.embedding(jnp.column_stack([context_x, context_y]))
         slots = self.slots
         for block in self.blocks:
             slots = block(slots, tokens)

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Key
 from recombine.config.schema import Config
 from recombine.model.architecture.feedforward import Feedforward, read_sizes
 from recombine.model.interface import Output, Trace
-from recombine.model.layer.linear import Linear
+from recombine.model.layer.linear import Linear, as_label
 
 
 class Recurrent(eqx.Module):
@@ -25,12 +25,12 @@ class Recurrent(eqx.Module):
 
     def __init__(self, config: Config, *, key: Key[Array, ""]):
         width = read_sizes(config, embed_dim=128)["embed_dim"]
-        d, keys = config.task.input_dim, jax.random.split(key, 5)
-        self.embedding = Linear(d + 1, width, key=keys[0])
+        d, o, keys = config.task.input_dim, config.task.output_dim, jax.random.split(key, 5)
+        self.embedding = Linear(d + o, width, key=keys[0])
         self.gates = Linear(2 * width, 2 * width, key=keys[1])
         self.candidate = Linear(2 * width, width, key=keys[2])
         self.mix = Feedforward(width + d, 4 * width, width, key=keys[3])
-        self.readout = Feedforward(width, 4 * width, 1, key=keys[4])
+        self.readout = Feedforward(width, 4 * width, o, key=keys[4])
 
     def step(self, h: Float[Array, "embed"], u: Float[Array, "embed"]) -> Float[Array, "embed"]:
         """r, s = σ(gates);  h ← s h + (1 − s) tanh(candidate(r h, u))."""
@@ -38,16 +38,16 @@ class Recurrent(eqx.Module):
         candidate = jnp.tanh(self.candidate(jnp.concatenate([reset * h, u])))
         return stay * h + (1 - stay) * candidate
 
-    def execute(self, z: Float[Array, "embed"], x: Float[Array, "d"]) -> Float[Array, ""]:
+    def execute(self, z: Float[Array, "embed"], x: Float[Array, "d"]) -> Float[Array, "*out"]:
         """Apply the task that a state stands for."""
-        return self.readout(jax.nn.gelu(self.mix(jnp.concatenate([z, x])), approximate=False))[0]
+        return as_label(self.readout(jax.nn.gelu(self.mix(jnp.concatenate([z, x])), approximate=False)))
 
     def __call__(
         self,
         context_x: Float[Array, "context d"],
-        context_y: Float[Array, "context"],
+        context_y: Float[Array, "context *out"],
         query_x: Float[Array, "d"],
     ) -> Output:
-        U = self.embedding(jnp.concatenate([context_x, context_y[:, None]], axis=1))
+        U = self.embedding(jnp.column_stack([context_x, context_y]))
         h, _ = jax.lax.scan(lambda h, u: (self.step(h, u), None), jnp.zeros_like(U[0]), U)
         return Output(self.execute(h, query_x), Trace(latent=h))

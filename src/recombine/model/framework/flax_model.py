@@ -36,7 +36,7 @@ class FlaxModel(eqx.Module):
     built: FlaxClass = eqx.field(static=True)
 
     def __call__(
-        self, context_x: Float[Array, "context d"], context_y: Float[Array, "context"], query_x: Float[Array, "d"]
+        self, context_x: Float[Array, "context d"], context_y: Float[Array, "context *out"], query_x: Float[Array, "d"]
     ) -> Output:
         return _call(self.parameters, self.built, None, context_x, context_y, query_x)
 
@@ -47,7 +47,7 @@ class DrawingFlaxModel(FlaxModel):
     def __call__(
         self,
         context_x: Float[Array, "context d"],
-        context_y: Float[Array, "context"],
+        context_y: Float[Array, "context *out"],
         query_x: Float[Array, "d"],
         *,
         key: Key[Array, ""] | None = None,

@@ -27,7 +27,7 @@ from recombine.user_class import short_error
 
 EPISODES_AT_ONCE = 500
 TRACES = {"residual": (4, "(B, points, tokens, embed)"), "latent": (2, "(B, latent)")}  # the dimensions of a batch
-CALLED = "it must be called as model(context_x, context_y, query_x), of shapes (B, N−1, d), (B, N−1) and (B, d)"
+CALLED = "it must be called as model(context_x, context_y, query_x), of shapes (B, N−1, d), (B, N−1{}) and (B, d)"
 
 Arrays = Mapping[str, Any]
 """By PyTorch's names. Before a checkpoint is read, there are shapes in place of arrays."""
@@ -58,13 +58,16 @@ class TorchModel(eqx.Module):
     built: TorchClass = eqx.field(static=True)
 
     def __call__(
-        self, context_x: Float[Array, "context d"], context_y: Float[Array, "context"], query_x: Float[Array, "d"]
+        self, context_x: Float[Array, "context d"], context_y: Float[Array, "context *out"], query_x: Float[Array, "d"]
     ) -> Output:
         y, trace = self._compute(context_x[None], context_y[None], query_x[None])
         return Output(y[0], jax.tree.map(lambda array: array[0], trace))
 
     def forward(
-        self, context_x: Float[Array, "B context d"], context_y: Float[Array, "B context"], query_x: Float[Array, "B d"]
+        self,
+        context_x: Float[Array, "B context d"],
+        context_y: Float[Array, "B context *out"],
+        query_x: Float[Array, "B d"],
     ) -> BatchOutput:
         """The predictions, the last token's residual stream and the latent."""
         found = []
@@ -157,20 +160,21 @@ def check_torch(found: Callable[..., Any], config: Config) -> None:
         if not bool(jnp.array_equal(array, models[1].parameters[name], equal_nan=True)):
             raise refuse(f"built twice with one seed, its {name} differs: draw parameters with torch's own generator")
     rng, task = np.random.default_rng(1), config.task
-    shapes = ((3, task.episode_length - 1, task.input_dim), (3, task.episode_length - 1), (3, task.input_dim))
+    pairs, label = (3, task.episode_length - 1), task.label_shape
+    shapes = ((*pairs, task.input_dim), (*pairs, *label), (3, task.input_dim))
     inputs = [torch.from_numpy(rng.standard_normal(shape).astype(np.float32)) for shape in shapes]
     try:
         with drawing_from(key):
             y, _ = split_output(module(*inputs))
-        (y[0] + 2 * y[1:].sum()).backward()  # no symmetric sum: its gradient may vanish
+        (y * torch.arange(1, 1 + y.numel()).reshape(y.shape)).sum().backward()  # a symmetric sum's gradient may vanish
         measured = [split_output(module.eval()(*(tensor[:count] for tensor in inputs))) for count in (3, 3, 1)]
         model.forward(*(to_array(tensor) for tensor in inputs))
     except InputError:
         raise
     except (Exception, SystemExit) as error:
-        raise refuse(f"cannot be called and differentiated; {CALLED}", error) from error
+        raise refuse(f"cannot be called and differentiated; {CALLED.format(', o' if label else '')}", error) from error
     for value, trace in ((y, Trace()), *measured):
-        _check_output(refuse, value, trace, len(value) if value.ndim else 0, inputs)
+        _check_output(refuse, value, trace, len(value) if value.ndim else 0, label)
     if not any(tensor.grad is not None and tensor.grad.any() for tensor in module.parameters()):
         raise refuse("its prediction does not depend on its parameters: every gradient is 0")
     whole, again, alone = (value.detach() for value, _ in measured)
@@ -180,9 +184,12 @@ def check_torch(found: Callable[..., Any], config: Config) -> None:
         raise refuse("its prediction for an episode depends on the other episodes of the batch")
 
 
-def _check_output(refuse: Callable[[str], InputError], y: Any, trace: Trace, count: int, inputs: list[Any]) -> None:
-    if tuple(y.shape) not in ((3,), (1,)):
-        raise refuse(f"its y has shape {tuple(y.shape)} for {len(inputs[0])} episodes; it must be (B,)")
+def _check_output(
+    refuse: Callable[[str], InputError], y: Any, trace: Trace, count: int, label: tuple[int, ...]
+) -> None:
+    if tuple(y.shape) not in ((3, *label), (1, *label)):
+        expected = f"(B, {label[0]})" if label else "(B,)"
+        raise refuse(f"its y has shape {tuple(y.shape)} for 3 episodes; it must be {expected}")
     if not y.isfinite().all():
         raise refuse("predicts numbers that are not finite before it is trained")
     for name, (dimensions, words) in TRACES.items():

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from recombine.config.model import HypertransformerConfig
 from recombine.model.layer.gelu import gelu_and_slope
-from recombine.model.layer.linear import Linear
+from recombine.model.layer.linear import Linear, as_label
 
 FIRST_DAMPING = 0.1  # of explicit inference, before training
 
@@ -33,9 +33,9 @@ class GeneratedLayer(eqx.Module):
     log_damping: eqx.AbstractVar[Float[Array, "steps"] | None]
     """One learned damping for each step of explicit inference; None: there is none."""
 
-    def execute(self, z: Float[Array, "latent"], x: Float[Array, "d"]) -> Float[Array, ""]:
+    def execute(self, z: Float[Array, "latent"], x: Float[Array, "d"]) -> Float[Array, "*out"]:
         """Apply the task network of a latent: one hidden GELU layer, the readout."""
-        return self.readout(jax.nn.gelu(self._weights(z) @ x, approximate=False))[0]
+        return as_label(self.readout(jax.nn.gelu(self._weights(z) @ x, approximate=False)))
 
     def _weights(self, z: Float[Array, "latent"]) -> Float[Array, "hidden d"]:
         W = self._mix(z)
@@ -47,7 +47,7 @@ class GeneratedLayer(eqx.Module):
         return W if self.forward_scale == 1 else W * self.forward_scale
 
     def infer(
-        self, z: Float[Array, "latent"], x: Float[Array, "context d"], y: Float[Array, "context"]
+        self, z: Float[Array, "latent"], x: Float[Array, "context d"], y: Float[Array, "context *out"]
     ) -> Float[Array, "latent"]:
         """Improve a latent on a context: one step of explicit inference for each learned damping."""
         if self.log_damping is None:
@@ -59,9 +59,9 @@ class GeneratedLayer(eqx.Module):
         return improved.astype(z.dtype)
 
     def _linearised(
-        self, z: Float[Array, "latent"], x: Float[Array, "context d"], y: Float[Array, "context"]
-    ) -> tuple[Float[Array, "context latent"], Float[Array, "context"]]:
-        """The Jacobian of the predictions in the latent, and the residuals.
+        self, z: Float[Array, "latent"], x: Float[Array, "context d"], y: Float[Array, "context *out"]
+    ) -> tuple[Float[Array, "rows latent"], Float[Array, "rows"]]:
+        """The Jacobian of the predictions in the latent, and the residuals: a row for each output of each example.
 
         The Jacobian is readout · (σ′ ⊙ θ_m x). It is formed from the left, as (readout · σ′) θ_m, then x: the array in
         between has d numbers for each module and not `hidden`, which makes the gradient of a step 7 times as fast.
@@ -70,12 +70,16 @@ class GeneratedLayer(eqx.Module):
         norm, norm_slope = jax.value_and_grad(self._norm)(z) if self.unit_norm else (1.0, None)
         before = x @ W.T / norm
         hidden, slope = gelu_and_slope(before)
-        readout = self.readout.weight[:, 0].astype(x.dtype)
-        slope = slope * readout * (self.forward_scale / norm)
+        readout = as_label(self.readout.weight).astype(x.dtype)
+        residual = y - (hidden @ readout + as_label(self.readout.bias))
+        slope = slope[:, None] * jnp.atleast_2d(readout.T) * (self.forward_scale / norm)  # examples × outputs × hidden
+        num_outputs = slope.shape[1]
+        slope = slope.reshape(-1, slope.shape[2])
+        x, before = jnp.repeat(x, num_outputs, axis=0), jnp.repeat(before, num_outputs, axis=0)
         jacobian = (jnp.einsum("nh,mhd->nmd", slope, self.theta.astype(x.dtype)) * x[:, None]).sum(axis=-1)
         if norm_slope is not None:
             jacobian = jacobian - jnp.outer((slope * before).sum(axis=1) / self.forward_scale, norm_slope)
-        return jacobian, y - (hidden @ readout + self.readout.bias[0])
+        return jacobian, residual.ravel()
 
     def _norm(self, z: Float[Array, "latent"]) -> Float[Array, ""]:
         return jnp.linalg.norm(self._mix(z).astype(z.dtype), ord=2)
@@ -96,6 +100,7 @@ def generated_parameters(
     theta_key: Key[Array, ""],
     base_key: Key[Array, ""],
     readout_key: Key[Array, ""],
+    output_dim: int = 1,
 ) -> GeneratedParameters:
     # The entries of ẑ and x start with unit variance. This scale gives the entries of W(ẑ) x standard deviation
     # init_scale.
@@ -105,7 +110,7 @@ def generated_parameters(
     theta = scale * jax.random.normal(theta_key, (config.latent_dim, *shape), jnp.float32)
     base = scale * jax.random.normal(base_key, shape, jnp.float32) if config.base_weights else None
     log_damping = jnp.full(steps, log(FIRST_DAMPING), jnp.float32) if steps else None
-    return GeneratedParameters(theta, base, Linear(config.hidden_dim, 1, key=readout_key), log_damping)
+    return GeneratedParameters(theta, base, Linear(config.hidden_dim, output_dim, key=readout_key), log_damping)
 
 
 def forward_scale(config: HypertransformerConfig, input_dim: int) -> float:
@@ -113,7 +118,7 @@ def forward_scale(config: HypertransformerConfig, input_dim: int) -> float:
 
 
 def gauss_newton_step(
-    jacobian: Float[Array, "examples latent"], residual: Float[Array, "examples"], damping: Float[Array, ""]
+    jacobian: Float[Array, "rows latent"], residual: Float[Array, "rows"], damping: Float[Array, ""]
 ) -> Float[Array, "latent"]:
     """(JᵀJ + λ I)⁻¹ Jᵀ r. The damping is relative: λ = damping · the mean eigenvalue of JᵀJ.
 

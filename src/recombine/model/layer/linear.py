@@ -28,3 +28,8 @@ class Linear(eqx.Module):
 
     def __call__(self, x: Float[Array, "*rows inputs"]) -> Float[Array, "*rows outputs"]:
         return x @ self.weight + self.bias
+
+
+def as_label(y: Float[Array, "*rows outputs"]) -> Float[Array, "*rows_out"]:
+    """A label has an axis for its outputs only if there are several: one output is a number."""
+    return y[..., 0] if y.shape[-1] == 1 else y

@@ -54,6 +54,8 @@ def load_explored(path: Path, below: Path | None = None) -> ExploredModel:
         raise InputError("run", path.name, "its model is given the true latent, so there is nothing to infer")
     if extra_pair(model) == "query":
         raise InputError("run", path.name, "its model is shown the query's label, so there is nothing to predict")
+    if config.task.label_shape:
+        raise InputError("task.output_dim", config.task.output_dim, "1: the explorer draws labels that are one number")
     teacher, latent_dim = config_teacher(config), _latent_dim(config, model)
     if stored := stored_maps(path):
         probe, to_inferred = stored[0] and Ridge(*stored[0]), stored[1] and AffineMap(*stored[1])
