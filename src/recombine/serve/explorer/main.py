@@ -17,7 +17,7 @@ from recombine.errors import InputError
 from recombine.jobs.worker import stay_nice
 from recombine.record.codec import BadRecord, Record, decode, encode
 from recombine.run.machine import prepare
-from recombine.run.process import take_stdout
+from recombine.run.process import stdin_lines, take_stdout
 from recombine.serve.budget import Budget
 from recombine.serve.busy import Busyness
 from recombine.serve.explorer.exchange import Descriptions, Question, Refusal
@@ -34,7 +34,7 @@ def main() -> int:
     prepare(threads=1)
     from recombine.serve.explorer.explorer import Explorer
 
-    questions: queue.Queue[str | None] = queue.Queue()
+    questions: queue.Queue[bytes | None] = queue.Queue()
     threading.Thread(target=_receive, args=(questions,), daemon=True).start()
     busyness = Busyness(lambda: (os.getpid(), os.getppid()))  # this process and the server
     explorer, budget = Explorer(Path(sys.argv[2])), Budget(float(sys.argv[1]), busyness=busyness)
@@ -57,7 +57,7 @@ def main() -> int:
             budget.exempt(time.process_time() - start)
 
 
-def answer_line(explorer: "Explorer", line: str) -> tuple[list[Path], str]:
+def answer_line(explorer: "Explorer", line: str | bytes) -> tuple[list[Path], str]:
     """The runs to compile ahead, and the answer. An error becomes an answer, so that the process survives."""
     paths: list[Path] = []
     try:
@@ -97,8 +97,8 @@ def compile_ahead(explorer: "Explorer", paths: list[Path]) -> bool:
         return False
 
 
-def _receive(questions: "queue.Queue[str | None]") -> None:
-    for line in sys.stdin:
+def _receive(questions: "queue.Queue[bytes | None]") -> None:
+    for line in stdin_lines():
         questions.put(line)
     questions.put(None)
 
