@@ -69,7 +69,7 @@ def held_out() -> alt.ConcatChart:
     panels = [_dots(whole, "R² of the whole task", labels=True), _dots(novel, "R² of its novel part", labels=False)]
     title = alt.TitleParams(
         "Combinations of modules that were never trained on",
-        subtitle="at the paper's settings; a point for each seed, a line and a number for their mean; 1 is the truth",
+        subtitle="at the paper's settings; a point for each seed, a line and a number for their mean; 1 is perfect",
         offset=14,
     )
     both = alt.concat(*panels, columns=2, spacing=24).properties(padding=14, title=title)
@@ -92,7 +92,9 @@ def _dots(values: Sequence[tuple[str, float | None]], title: str, labels: bool) 
     numbers = base.mark_text(align="right", fontSize=14).encode(
         x=alt.value(WIDTH + 52), text=alt.Text("mean(R²):Q", format=".3f")
     )
-    return alt.layer(points, means, numbers).properties(width=WIDTH, height=alt.Step(32), title=title)
+    beyond = base.transform_aggregate(mean="mean(R²)", groupby=["row"]).transform_filter("datum.mean < -0.02")
+    arrows = beyond.mark_text(align="left", fontSize=14, text="← beyond the axis").encode(x=alt.value(2))
+    return alt.layer(points, means, numbers, arrows).properties(width=WIDTH, height=alt.Step(32), title=title)
 
 
 FIGURES: dict[str, Callable[[], alt.ConcatChart]] = {

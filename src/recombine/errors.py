@@ -18,7 +18,12 @@ class InputError(ValueError):
             shown = "an integer of thousands of digits"
         if len(shown) > 80:
             shown = f"{shown[:77]}..."
-        super().__init__(f"{field} = {shown}: {expected}")
+        super().__init__(_one_line(f"{field} = {shown}: {expected}"))
+
+
+def _one_line(text: str) -> str:
+    """The text as a terminal shows it: control characters, which the user's input may contain, are escaped."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 class InUse(InputError):

@@ -251,6 +251,7 @@ def test_values_in_a_table(field: str, value: Any) -> None:
 
 @given(st.sampled_from(FIELDS), VALUES.map(toml) | st.text(max_size=30))
 @example("model.kind", "[]")
+@example("model.kind", "\r:")
 @example("model", "{}")
 @example("seed", "[" * 5000)
 @example("seed", "9" * 10_000)

@@ -61,12 +61,12 @@ def test_a_killed_worker_costs_no_job(tmp_path: Path, signum: signal.Signals) ->
 def test_a_worker_that_is_interrupted_while_it_trains_exits_in_order(tmp_path: Path) -> None:
     """Its stdin is still open then, and a thread of it is reading there."""
     job = train_job(tmp_path / "run", optimizer={"num_steps": 1_000_000}, measure={"snapshots": 20})
-    stop = StopSignal()
+    stop, news = StopSignal(), []
     for event in run_jobs([job], 1, stop):
+        news.append(event.news)
         if event.news.kind == "progress" and (event.news.step or 0) > 0:
             stop.signum = signal.SIGINT
-        last = event.news
-    assert (last.kind, last.error) == ("interrupted", None)
+    assert (news[-1].kind, news[-1].error) == ("interrupted", None)
     assert json.loads((tmp_path / "run" / "status.json").read_text())["state"] == "interrupted"
 
 

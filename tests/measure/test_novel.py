@@ -244,7 +244,7 @@ def test_the_novel_part_of_vector_labels_is_that_of_each_output() -> None:
             novel += np.sum(outside(truth[here]) ** 2)
             error += np.sum(outside((prediction - truth)[here]) ** 2)
     found = score_novel(prediction.reshape(-1, 3), tasks, span)
-    assert (found.directions, tasks.directions[0]) == (basis.shape[1] - 1, basis.shape[1] - 1)
+    assert found.directions == tasks.directions[0] == span.shape[-1] - 1
     assert found.r2 == pytest.approx(1 - error / novel)
     spread = np.var(truth, axis=1, ddof=1).sum()
     assert found.share == pytest.approx(novel / (span.shape[-2] - span.shape[-1]) / spread)
