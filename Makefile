@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 # Bytecode is made when a module is first imported: compiling everything takes longer, and 80 MB.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --editable
 
-# So it has to be kept: a process that starts without it takes three seconds more.
+# Python must therefore be allowed to write it: a process that starts without it takes three seconds more.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup reproduce demo test test-slow torture docs site pictures wheel lint format clean system-deps

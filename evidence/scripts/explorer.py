@@ -12,7 +12,7 @@ from recombine.storage.source import find_runs
 
 def main() -> None:
     prepare(1)
-    explorer = Explorer()
+    explorer = Explorer(stored=False)
     for archive in demo_archives().values():
         paths = [source.path for source in find_runs(archive) if source.has_parameters()]
         maps = {path.name: explorer.pack(path).maps for path in paths}

@@ -263,3 +263,15 @@ def test_the_span_of_vector_functions_is_that_of_each_output() -> None:
     assert span_of(functions, 0.9999, spans.shape[-1] - 1).shape == spans.shape
     with pytest.raises(InputError, match="directions"):
         span_of(functions, 0.9999, 1)
+
+
+@pytest.mark.parametrize("poor", ["one direction", "one task", "nothing"])
+def test_an_output_that_needs_fewer_directions_has_a_whole_span(poor: str) -> None:
+    """Finite, independent, and with its own function inside."""
+    rng = np.random.default_rng(0)
+    rich, alone = rng.normal(size=(60, 8)) @ rng.normal(size=(8, 50)), rng.normal(size=50)
+    weight = {"one direction": rng.normal(size=60), "one task": np.eye(60)[7], "nothing": np.zeros(60)}[poor]
+    spans = span_of(np.stack([rich, np.outer(weight, alone)], axis=-1), 0.9999)
+    assert np.linalg.matrix_rank(spans[1]) == spans.shape[-1] == 9
+    left = alone - spans[1] @ np.linalg.lstsq(spans[1], alone, rcond=None)[0]
+    assert poor == "nothing" or np.sum(left**2) < 1e-9 * np.sum(alone**2)

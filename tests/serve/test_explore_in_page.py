@@ -201,6 +201,8 @@ def test_what_the_page_runs() -> None:
     assert not is_in_page(Config(model=TransformerConfig(given_latent=True)))
     assert not is_in_page(Config(model=TransformerConfig(), task=TaskConfig(activation="relu")))
     assert not is_in_page(Config(model=TransformerConfig(embed_dim=512)))
+    assert not is_in_page(Config(model=TransformerConfig(embed_dim=1024, num_layers=1)))
+    assert not is_in_page(Config(model=HypertransformerConfig(num_layers=1, latent_dim=256, hidden_dim=4096)))
 
 
 def test_what_is_stored_of_the_demo_is_what_its_runs_give(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ NOISE = 1e-5  # of these shares, between machines: far above what float32 leaves
 NUM_INPUTS = 4_096  # on which functions are compared
 LEAST_QUERIES = 40  # for each context
 NUM_CONTEXTS = 200
+SMALLEST_VARIANCE = 1e-10  # of the largest; below it is rounding
 EPISODES_PER_CONTEXT = 8  # of `measure.episodes`: a run that is measured on few episodes has few contexts, too
 LEAST_CONTEXTS = 8
 
@@ -145,10 +146,15 @@ class Principal(NamedTuple):
 
     def rank(self, explained: float) -> int:
         """The number of directions that explain a share of the variance."""
-        return int(np.searchsorted(np.cumsum(self.variances) / self.variances.sum(), explained)) + 1
+        whole = self.variances.sum()
+        return int(np.searchsorted(np.cumsum(self.variances) / whole, explained)) + 1 if whole > 0 else 1
 
     def span(self, rank: int) -> Float[np.ndarray, "inputs directions"]:
-        directions = self.centred.T @ self.combinations[:, :rank] / np.sqrt(self.variances[:rank])
+        """With fewer directions of its own than `rank`, the rest are drawn: the same ones everywhere."""
+        own = self.variances[:rank] > SMALLEST_VARIANCE * self.variances[0]
+        scale = np.sqrt(np.where(own, self.variances[:rank], 1.0))
+        directions = self.centred.T @ self.combinations[:, :rank] / scale
+        directions[:, ~own] = np.random.default_rng(0).normal(size=(len(directions), (~own).sum()))
         return np.column_stack([np.full(len(directions), len(directions) ** -0.5), directions])
 
 

@@ -63,12 +63,12 @@ def patch(
     latent: Any,
     config: Config | None = None,
     *,
-    steps: int = EXPLICIT_STEPS,
+    steps: int | None = None,
 ) -> Prediction:
     """The predictions with the inferred latent replaced, for a model that executes one.
 
     `latent` is an array with a latent for each episode (or one for all), or one of these words:
-    "explicit": the inferred latent after `steps` of explicit inference on the context;
+    "explicit": the inferred latent after `steps` of explicit inference on the context (3), besides those of the model;
     "true": the teacher's latent, mapped to the model's by the affine map that fits best on trained tasks;
     "wrong": that of the previous episode. A model that is not a run is examined on the tasks of `config`; the default
     is that of the episodes.
@@ -78,11 +78,14 @@ def patch(
     if not isinstance(found, LatentModel):
         name = model.label if isinstance(model, Run) else type(found).__name__
         raise InputError("model", name, "infers no latent that could be replaced: it has no execute(latent, x)")
+    num_steps = EXPLICIT_STEPS if steps is None else steps
+    check_size("steps", num_steps, least=0, most=MOST_INFERENCE_STEPS)
+    if steps is not None and not (isinstance(latent, str) and latent == "explicit"):
+        raise InputError("steps", steps, 'only for latent="explicit"')
     inferred = forward_episodes(episodes.config, found, episodes.batch).latent
     assert inferred is not None
     if isinstance(latent, str) and latent == "explicit":
-        check_size("steps", steps, least=0, most=MOST_INFERENCE_STEPS)
-        chosen = np.asarray(infer_explicitly(found, inferred, episodes.batch, steps).latent[:, -1])
+        chosen = np.asarray(infer_explicitly(found, inferred, episodes.batch, num_steps).latent[:, -1])
     elif isinstance(latent, str):
         of_run = model.config if isinstance(model, Run) else episodes.config
         chosen = _mapped(found, config or of_run, episodes, latent)

@@ -88,7 +88,7 @@ def pack_pair(pair: "StoryPair", facts: StoryFacts) -> Story:
 def pack_model(
     config: Config, arrays: dict[str, np.ndarray], step: int, precision: Precision | None = None
 ) -> PackedModel:
-    """Pack a model, unless `precision` says otherwise in the one of the story."""
+    """Pack a model, in the story's precision unless `precision` is given."""
     model = config.model
     arrays = dict(sorted(arrays.items()))  # safetensors returns them in any order; the same models give the same page
     assert isinstance(model, TransformerConfig | HypertransformerConfig)

@@ -160,7 +160,8 @@ def _note(claim: Claim, judged: JudgedReading, study: Study) -> str:
     unfinished = sum(not run.finished for run in study.runs)
     counted = f"{seeds} seed{'' if seeds == 1 else 's'}" if fewest in (0, seeds) else f"{fewest} to {seeds} seeds"
     if decided and fewest < LEAST_SEEDS:
-        counted = f"one criterion fails with {seeds} seeds"
+        failed = [len(part.effects) for part in parts if part.state == DOES_NOT_HOLD]
+        counted = f"{len(failed)} of {len(parts)} criteria fail{'s' * (len(failed) == 1)}, with {min(failed)} seeds"
     leaning = _leaning(parts) if 0 < fewest < LEAST_SEEDS and not decided and not too_short(study) else ""
     notes = [f"{counted}{leaning}", f"{study.runs[0].num_steps:,} steps"]
     if too_short(study):

@@ -14,7 +14,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float
 
-from recombine.measure.predict import chunk_of, map_in_chunks
+from recombine.measure.predict import CHUNK, chunk_of, map_in_chunks
 from recombine.measure.reference.choose_noise import choose_noise
 from recombine.measure.reference.oracle import oracle
 from recombine.measure.reference.trained_tasks import TrainedCovariance, TrainedTask, draw_tasks
@@ -119,7 +119,7 @@ def predict_reference(reference: Reference, teacher: Teacher, episodes: Episode,
 @exact_jit
 def _predict(reference: Reference, teacher: Teacher, episodes: Episode, one_teacher: bool) -> Float[Array, "E *out"]:
     # The map is over every argument. Where all episodes share one teacher, it is closed over instead.
-    most = chunk_of(teacher.label_shape)
+    most = chunk_of(teacher.label_shape) if isinstance(reference, TrainedCovariance) else CHUNK
     if one_teacher:
         return map_in_chunks(lambda e: reference(teacher, e), episodes, most)
     return map_in_chunks(lambda pair: reference(*pair), (teacher, episodes), most)

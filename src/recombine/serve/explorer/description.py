@@ -8,6 +8,7 @@ from recombine.story.pack import check_computable
 from recombine.support.masks import format_mask
 
 MOST_COST = 20_000_000  # multiplications for one prediction; a page needs about a nanosecond for each
+MOST_PARAMETERS = 2_000_000  # fetched whole, and the paper's transformer has a fifth of it
 
 
 def context_lengths(trained_on: int) -> list[int]:
@@ -41,6 +42,10 @@ def is_in_page(config: Config) -> bool:
         return False
     model = config.model
     assert not isinstance(model, CustomModelConfig)
-    # All tokens pass through all blocks but the last.
-    through = model.embed_dim**2 * (4 + 2 * model.ffn_factor) * (model.num_layers - 1)
-    return config.task.episode_length * through <= MOST_COST
+    task, block = config.task, model.embed_dim**2 * (4 + 2 * model.ffn_factor)
+    modules = getattr(model, "latent_dim", 0) * getattr(model, "hidden_dim", 0) * task.input_dim
+    parameters = block * model.num_layers + modules
+    # All tokens pass through all blocks but the last; the modules are applied to each.
+    return (
+        task.episode_length * (block * (model.num_layers - 1) + modules) <= MOST_COST and parameters <= MOST_PARAMETERS
+    )

@@ -67,11 +67,12 @@ Numbers = tuple[float, ...]
 class Explorer:
     """Answers questions about trained models. It is not thread-safe: it has its own process.
 
-    The runs are below the directory `below`, and no link there is followed.
+    The runs are below the directory `below`, and no link there is followed. If not `stored`, it fits anew what is
+    stored of the demo's models.
     """
 
-    def __init__(self, below: Path | None = None) -> None:
-        self.below = below
+    def __init__(self, below: Path | None = None, stored: bool = True) -> None:
+        self.below, self.stored = below, stored
         self.loaded: OrderedDict[Path, ExploredModel] = OrderedDict()
         self.compiled: dict[Path, set[tuple[int, bool]]] = {}
         """The context lengths that each model is compiled for, without and with explicit inference."""
@@ -151,7 +152,7 @@ class Explorer:
 
     def _load(self, path: Path) -> ExploredModel:
         if path not in self.loaded:
-            self.loaded[path] = load_explored(path, self.below)
+            self.loaded[path] = load_explored(path, self.below, self.stored)
             self._count_use(path)
         self.loaded.move_to_end(path)
         while len(self.loaded) > MOST_LOADED:

@@ -45,8 +45,11 @@ class ExploredModel(NamedTuple):
     """The `parameters_stamp` of the run when the model was loaded."""
 
 
-def load_explored(path: Path, below: Path | None = None) -> ExploredModel:
-    """Load the model of a run, in a directory or in an archive. No link below the directory `below` is followed."""
+def load_explored(path: Path, below: Path | None = None, stored: bool = True) -> ExploredModel:
+    """Load the model of a run, in a directory or in an archive. No link below the directory `below` is followed.
+
+    Probe and map of a demo model are read, not fitted, unless `stored` is False.
+    """
     stamp = parameters_stamp(path, below)
     _check_no_links(path, below)
     config, model, step = load_model(path, below)
@@ -55,10 +58,14 @@ def load_explored(path: Path, below: Path | None = None) -> ExploredModel:
     if extra_pair(model) == "query":
         raise InputError("run", path.name, "its model is shown the query's label, so there is nothing to predict")
     if config.task.label_shape:
-        raise InputError("task.output_dim", config.task.output_dim, "1: the explorer draws labels that are one number")
+        raise InputError(
+            "task.output_dim",
+            config.task.output_dim,
+            "must be 1: the explorer draws only labels that are single numbers",
+        )
     teacher, latent_dim = config_teacher(config), _latent_dim(config, model)
-    if stored := stored_maps(path):
-        probe, to_inferred = stored[0] and Ridge(*stored[0]), stored[1] and AffineMap(*stored[1])
+    if maps := stored_maps(path) if stored else None:
+        probe, to_inferred = maps[0] and Ridge(*maps[0]), maps[1] and AffineMap(*maps[1])
     else:
         probe, to_inferred = _fit(config, model, teacher, latent_dim)
     return ExploredModel(config, model, step, teacher, probe, latent_dim, to_inferred, stamp)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from starlette.requests import Request
@@ -113,7 +113,7 @@ def _stored_model(path: Path) -> bytes | None:
     return None if found is None else _encoded(found)
 
 
-@cache
+@lru_cache(maxsize=64)  # a visitor chooses the draw, and most are not stored
 def _stored_scene(path: Path, draw: int, fresh: int | None) -> bytes | None:
     found = stored_scene(path, draw, fresh)
     return None if found is None else _encoded(found)

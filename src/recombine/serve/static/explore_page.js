@@ -202,6 +202,8 @@ recombine.inPage = (() => {
     if (described.some((one) => one.modules !== teaching.modules || one.input_dim !== teaching.input_dim)) refuse("both models must have been trained with the same sizes");
     const models = await Promise.all(names.map((name, i) => modelOf(name, described[i].step)));
     const given = await sceneOf(names[teacher], draw, fresh);
+    const most = given.context.length / teaching.input_dim;
+    if (!(Number.isInteger(length) && length >= 1 && length <= most)) refuse(`the number of examples must be from 1 to ${most}`);
     const key = JSON.stringify([names, described.map((one) => one.step), weights, length, draw, fresh, teacher, direction]);
     const task = compose(key, models, given, asked);
     const { line, count, truth, d } = task;
