@@ -137,7 +137,7 @@ def test_the_picture_of_held_out_masks_against_the_files(script: Callable[[str],
 
 def test_the_findings_against_the_files(script: Callable[[str], ModuleType]) -> None:
     tables = script("docs").TABLES
-    text = " ".join(f"{tables['findings']()} {tables['explicit-steps']()}".split())
+    text = " ".join(f"{tables['findings']()} {tables['explicit-steps']()}".replace("−", "-").split())
     cards = [json.loads(card) for card in members("paper", "hypertransformer-connected+-seed?/scorecard.json")]
     own = [card["explicit_inference"]["own"] for card in cards if card.get("explicit_inference")]
     plain = [json.loads(card) for card in members("paper", "transformer-connected+-seed?/scorecard.json")]
