@@ -229,7 +229,7 @@ def test_undefined_scores_are_errors() -> None:
         score(np.zeros(4), episodes(np.ones((4, 3)), np.ones(4)))
     with pytest.raises(InputError, match="N ≥ 2"):
         score(np.zeros(4), episodes(np.ones((4, 0)), np.ones(4)))
-    with pytest.raises(InputError, match="one number per episode"):
+    with pytest.raises(InputError, match="one label per episode"):
         score(np.zeros(3), EPISODES)
 
 

@@ -138,7 +138,7 @@ def test_many_jobs_as_plain_lines(capsys: pytest.CaptureFixture[str], monkeypatc
     assert "references: done" in lines
     assert "a: 111/1,000 · loss 0.2500 · R² in_dist 0.750 · R² ood 0.500 · 10.0 steps/s · ETA 89 s" in lines
     # b's last report has not come yet: 889 + 989 + 1,000 steps are left, at 20 a second
-    assert lines[-1] == "1 of 4 jobs done, 2 running, 1 waiting · 20 steps/s · ETA 2 min"
+    assert lines[-1] == "1 of 4 jobs (runs: 3, references: 1) done, 2 running, 1 waiting · 20 steps/s · ETA 2 min"
 
 
 def test_the_remaining_time_counts_what_is_not_a_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -169,7 +169,8 @@ def _differentiate(model: Any, inputs: Sequence[jax.Array]) -> _Found:
     def evaluate(model: Any) -> tuple[jax.Array, Any]:
         y, trace = model(*inputs, key=jax.random.key(2)) if takes_key(model) else model(*inputs)  # as in training
         can_execute = trace.latent is not None and hasattr(model, "execute")
-        weights = 1.0 + jnp.arange(y.size).reshape(y.shape)  # no symmetric sum of the outputs: its gradient may vanish
+        # Not a symmetric sum of the outputs, whose gradient may vanish. Integers stay integers: they have none.
+        weights = jnp.arange(1, y.size + 1, dtype=y.dtype).reshape(y.shape)
         return jnp.sum(weights * y), (y, trace, model.execute(trace.latent, inputs[2]) if can_execute else None)
 
     (_, (y, trace, executed)), gradient = exact_jit(eqx.filter_value_and_grad(evaluate, has_aux=True))(model)

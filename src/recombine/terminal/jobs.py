@@ -122,7 +122,7 @@ class JobsDisplay:
         ends = Counter(self.ended.values())
         waiting = len(self.totals) - len(self.ended) - len(self.running)
         references = sum(steps is None for steps in self.totals.values())
-        what = f" ({len(self.totals) - references} runs, {references} references)" if references else ""
+        what = f" (runs: {len(self.totals) - references}, references: {references})" if references else ""
         done = f"{ends['done']} of {len(self.totals)} jobs{what} done"
         parts = [f"{done}, {len(self.running)} running, {waiting} waiting"]
         parts += [f"{ends['failed']} failed"] if ends["failed"] else []
