@@ -22,6 +22,7 @@ from recombine.measure.reference import choose_noise
 from recombine.measure.reference.baselines import (
     NUM_NEIGHBOURS,
     RIDGE_STRENGTH,
+    Reference,
     make_references,
     predict_reference,
 )
@@ -38,7 +39,11 @@ from recombine.task.teacher import seed_teacher, task_teacher
 
 SUPPORT = paper_support("connected+")
 TEACHER = seed_teacher(0, SUPPORT, 16, 16)
-REFERENCES = make_references(0, TEACHER, SUPPORT, 32)
+
+
+@cache
+def references() -> dict[str, Reference]:
+    return make_references(0, TEACHER, SUPPORT, 32)
 
 
 def batch(split: Split, length: int, count: int) -> tuple[Teacher, Episode]:
@@ -47,7 +52,7 @@ def batch(split: Split, length: int, count: int) -> tuple[Teacher, Episode]:
 
 def r2(name: str, split: Split, length: int, count: int = 200) -> float:
     teacher, episodes = batch(split, length, count)
-    return score(predict_reference(REFERENCES[name], teacher, episodes, split), episodes).r2
+    return score(predict_reference(references()[name], teacher, episodes, split), episodes).r2
 
 
 @pytest.mark.parametrize(
@@ -56,7 +61,7 @@ def r2(name: str, split: Split, length: int, count: int = 200) -> float:
 )
 def test_where_each_reference_stands_at_32(split: Split) -> None:
     """R² is 0 for the context mean, 1 for the known latent, above 0.99 for the oracle, and between for the others."""
-    values = {name: r2(name, split, 32) for name in REFERENCES}
+    values = {name: r2(name, split, 32) for name in references()}
     assert abs(values["context_mean"]) < 1e-9
     assert values["known_latent"] > 1 - 1e-9
     assert values["oracle"] >= 0.99
@@ -66,13 +71,13 @@ def test_where_each_reference_stands_at_32(split: Split) -> None:
 
 
 def test_all_of_them_have_their_names() -> None:
-    assert tuple(REFERENCES) == REFERENCE_NAMES
+    assert tuple(references()) == REFERENCE_NAMES
 
 
 @pytest.mark.parametrize(("name", "length"), [("ridge", 32), ("ridge", 8), ("nearest_neighbours", 32)])
 def test_against_scikit_learn(name: str, length: int) -> None:
     teacher, episodes = batch("in_dist", length, 30)
-    predicted = predict_reference(REFERENCES[name], teacher, episodes, "in_dist")
+    predicted = predict_reference(references()[name], teacher, episodes, "in_dist")
     for i in range(30):
         estimator = Ridge(alpha=RIDGE_STRENGTH) if name == "ridge" else KNeighborsRegressor(NUM_NEIGHBOURS)
         x, y = np.asarray(episodes.context_x[i], float), np.asarray(episodes.context_y[i], float)
@@ -83,7 +88,7 @@ def test_against_scikit_learn(name: str, length: int) -> None:
 def test_neighbours_of_a_short_context() -> None:
     """With fewer pairs than neighbours, all pairs are used."""
     teacher, episodes = batch("in_dist", 3, 10)
-    predicted = predict_reference(REFERENCES["nearest_neighbours"], teacher, episodes, "in_dist")
+    predicted = predict_reference(references()["nearest_neighbours"], teacher, episodes, "in_dist")
     np.testing.assert_allclose(predicted, np.mean(episodes.context_y, axis=1), rtol=1e-6)
 
 
@@ -114,7 +119,7 @@ def test_the_oracle_finds_what_scipy_finds() -> None:
 
 def test_the_tasks_that_references_know_are_trained_ones() -> None:
     """The latents of these tasks can be recovered from their weights."""
-    reference = REFERENCES["trained_task"]
+    reference = references()["trained_task"]
     assert isinstance(reference, TrainedTask)
     theta, W = np.asarray(TEACHER.theta, float), np.asarray(reference.W, float)
     v = np.linalg.lstsq(theta.reshape(6, -1).T, W.reshape(len(W), -1).T, rcond=None)[0].T
@@ -131,7 +136,7 @@ def test_the_tasks_that_references_know_are_trained_ones() -> None:
 @pytest.mark.parametrize("split", ["ood", "control"])
 def test_what_is_made_of_trained_tasks(split: Split) -> None:
     """The best trained task is compared with a search, the covariance with ridge regression on the tasks' labels."""
-    best, linear = REFERENCES["trained_task"], REFERENCES["trained_covariance"]
+    best, linear = references()["trained_task"], references()["trained_covariance"]
     assert isinstance(best, TrainedTask)
     assert isinstance(linear, TrainedCovariance)
     W, a = np.asarray(best.W, float), np.asarray(TEACHER.a, float)
@@ -211,31 +216,35 @@ def test_a_longer_context_helps() -> None:
 def test_baselines_do_not_know_the_teacher(name: str) -> None:
     """With teacher and latent replaced by NaN, the baselines predict the same."""
     teacher, episodes = batch("in_dist", 16, 20)
-    expected = predict_reference(REFERENCES[name], teacher, episodes, "in_dist")
+    expected = predict_reference(references()[name], teacher, episodes, "in_dist")
     blind_teacher = jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan), teacher)
     blind = eqx.tree_at(lambda e: e.latent, episodes, jnp.full_like(episodes.latent, jnp.nan))
-    np.testing.assert_array_equal(predict_reference(REFERENCES[name], blind_teacher, blind, "in_dist"), expected)
+    np.testing.assert_array_equal(predict_reference(references()[name], blind_teacher, blind, "in_dist"), expected)
 
 
 def test_the_oracle_does_not_know_the_latent() -> None:
     teacher, episodes = batch("in_dist", 16, 20)
     blind = eqx.tree_at(lambda e: e.latent, episodes, jnp.full_like(episodes.latent, jnp.nan))
-    expected = predict_reference(REFERENCES["oracle"], teacher, episodes, "in_dist")
-    np.testing.assert_array_equal(predict_reference(REFERENCES["oracle"], teacher, blind, "in_dist"), expected)
+    expected = predict_reference(references()["oracle"], teacher, episodes, "in_dist")
+    np.testing.assert_array_equal(predict_reference(references()["oracle"], teacher, blind, "in_dist"), expected)
 
 
 VECTORS = TaskConfig(SUPPORT, 6, 6, 12, output_dim=3)
-VECTOR_TEACHER = task_teacher(VECTORS, 0)
+
+
+@cache
+def vectors() -> Teacher:
+    return task_teacher(VECTORS, 0)
 
 
 @cache
 def vector_batch(split: Split) -> tuple[Teacher, Episode]:
-    return sample_split(0, split, VECTOR_TEACHER, SUPPORT, VECTORS.episode_length, 40)
+    return sample_split(0, split, vectors(), SUPPORT, VECTORS.episode_length, 40)
 
 
 @cache
 def predicted_vectors(name: str, split: Split) -> np.ndarray:
-    known = make_references(0, VECTOR_TEACHER, SUPPORT, VECTORS.episode_length, [name])[name]
+    known = make_references(0, vectors(), SUPPORT, VECTORS.episode_length, [name])[name]
     return predict_reference(known, *vector_batch(split), split)
 
 

@@ -1,5 +1,6 @@
 """Explicit inference at test time, on a model whose modules are the teacher's, and against SciPy."""
 
+from functools import cache
 from itertools import pairwise
 
 import equinox as eqx
@@ -22,25 +23,35 @@ from recombine.measure.latent.explicit_inference import (
 from recombine.measure.novel import novel_tasks, score_novel
 from recombine.model.build import build_model
 from recombine.stream import Stream
+from recombine.task.episode import Episode
 from recombine.task.sample import sample_masks
 from recombine.task.teacher import config_teacher
 from tests.measure.latent.test_module_recovery import CONFIG, SUPPORT, TEACHER, perfect_student
 
-STUDENT = perfect_student()
-LONG = sample_masks(0, Stream.ood, TEACHER, SUPPORT.held_out, 24, 60)
+
+@cache
+def with_the_modules() -> eqx.Module:
+    return perfect_student()
+
+
+@cache
+def long() -> Episode:
+    return sample_masks(0, Stream.ood, TEACHER, SUPPORT.held_out, 24, 60)
 
 
 def error_of(z: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    W = np.einsum("m,mhd->hd", z, np.asarray(STUDENT.theta, float))
+    W = np.einsum("m,mhd->hd", z, np.asarray(with_the_modules().theta, float))
     hidden = x @ W.T
-    return hidden * norm.cdf(hidden) @ np.asarray(STUDENT.readout.weight[:, 0], float) - y
+    return hidden * norm.cdf(hidden) @ np.asarray(with_the_modules().readout.weight[:, 0], float) - y
 
 
 def test_it_finds_what_scipy_finds() -> None:
-    x, y = np.asarray(LONG.context_x[0], float), np.asarray(LONG.context_y[0], float)
+    x, y = np.asarray(long().context_x[0], float), np.asarray(long().context_y[0], float)
     y = y + 0.05 * np.random.default_rng(0).normal(size=len(y))  # no latent fits exactly
     best = least_squares(error_of, np.zeros(6), args=(x, y), method="lm")
-    latents = improve_latent(STUDENT, jnp.zeros(6), jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32), 30)
+    latents = improve_latent(
+        with_the_modules(), jnp.zeros(6), jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32), 30
+    )
     losses = [np.sum(error_of(np.asarray(z, float), x, y) ** 2) for z in latents]
     assert all(after <= before * (1 + 1e-5) for before, after in pairwise(losses))
     assert losses[0] > 1.2 * losses[-1]
@@ -48,10 +59,10 @@ def test_it_finds_what_scipy_finds() -> None:
 
 
 def test_modules_that_can_express_a_task_solve_it_from_zero() -> None:
-    found = infer_explicitly(STUDENT, jnp.zeros((60, 6)), LONG, 10)
+    found = infer_explicitly(with_the_modules(), jnp.zeros((60, 6)), long(), 10)
     assert found.latent.shape == (60, 11, 6)
     np.testing.assert_array_equal(found.latent[:, 0], 0)
-    error = np.mean((np.asarray(found.y) - np.asarray(LONG.query_y)[:, None]) ** 2, axis=0)
+    error = np.mean((np.asarray(found.y) - np.asarray(long().query_y)[:, None]) ** 2, axis=0)
     assert error[-1] < 1e-3 * error[0]
 
 
@@ -72,7 +83,7 @@ class Perfect(eqx.Module):
 
 def test_the_scores_of_a_model_that_executes_and_does_not_infer() -> None:
     config = override(CONFIG, {"task": {"episode_length": 24}, "measure": {"episodes": 48}})
-    student = Perfect(STUDENT, jnp.full(6, 0.2))
+    student = Perfect(with_the_modules(), jnp.full(6, 0.2))
     found = measure_explicit_inference(EvaluatedModel(config, student), 8)
     assert isinstance(found, ExplicitInference)
     assert found.steps == 8
