@@ -47,9 +47,11 @@ test-slow: $(READY)
 	$(BIN)/python -m pytest -n auto -m slow
 
 # The long form of the reliability tests: 200 kills, a fault at every operation on the disk, every bit of a checkpoint,
-# 500 random sequences of all that happens to runs, thousands of links swapped in under the server.
+# 500 random sequences of all that happens to runs, thousands of links swapped in under the server. It ends with a table
+# of the attacks.
 torture: $(READY)
-	$(BIN)/python -m pytest -n auto --torture tests/reliability tests/serve/test_link_race.py
+	$(BIN)/python -m pytest -n auto --torture tests/reliability tests/storage/test_integrity.py \
+		tests/serve/test_heavy_load.py tests/serve/test_link_race.py tests/serve/test_malformed.py
 
 # What some tests need from the system and skip without: a browser, and SLURM's daemons. Debian's names; as root.
 system-deps:

@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Generator
+from collections import Counter
+from collections.abc import Callable, Generator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,37 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def torture(request: pytest.FixtureRequest) -> bool:
     """Whether the long form of a test was requested."""
     return bool(request.config.getoption("--torture"))
+
+
+@pytest.fixture
+def attacked(record_property: Callable[[str, object], None]) -> Callable[..., None]:
+    """`attacked(kind, count)` counts attacks of a test. With --torture, a table of all of them ends the output."""
+
+    def count_attack(kind: str, count: int = 1) -> None:
+        record_property("attack", (kind, count))
+
+    return count_attack
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Attacks and survived ones: a test that fails has not survived its last attack."""
+    if not config.getoption("--torture"):
+        return
+    tries: Counter[str] = Counter()
+    lost: Counter[str] = Counter()
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.getreports(outcome):
+            attacks = (
+                [value for name, value in report.user_properties if name == "attack"] if report.when == "call" else []
+            )
+            for kind, count in attacks:
+                tries[kind] += count
+            if attacks and outcome == "failed":
+                lost[attacks[-1][0]] += 1
+    if tries:
+        terminalreporter.section("attacks: tries, survived")
+        for kind, count in sorted(tries.items()):
+            terminalreporter.write_line(f"| {kind} | {count:,} | {count - lost[kind]:,} |")
 
 
 @pytest.fixture(scope="module")

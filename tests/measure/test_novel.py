@@ -36,12 +36,18 @@ def label(W: np.ndarray, x: np.ndarray) -> np.ndarray:
     return (0.5 * u * (1 + erf(u / np.sqrt(2)))) @ np.asarray(TEACHER.a, float)
 
 
-def by_numpy(prediction: np.ndarray, explained: float) -> dict[str, float]:
-    """Slope, R², share and the error inside the span: from the teacher, the inputs and the predictions alone."""
+@cache
+def principal_directions() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The inputs, and the singular values and directions of the trained tasks' centred functions on them."""
     x = np.asarray(sample_input(stream_key(CONFIG.seed, Stream.novel), (4_096, CONFIG.task.input_dim)), float)
     trained = np.asarray(draw_tasks(CONFIG.seed, TEACHER, CONFIG.task.support).W, float)
     functions = np.stack([label(W, x) for W in trained])
-    sizes, directions = np.linalg.svd(functions - functions.mean(1, keepdims=True), full_matrices=False)[1:]
+    return x, *np.linalg.svd(functions - functions.mean(1, keepdims=True), full_matrices=False)[1:]
+
+
+def by_numpy(prediction: np.ndarray, explained: float) -> dict[str, float]:
+    """Slope, R², share and the error inside the span: from the teacher, the inputs and the predictions alone."""
+    x, sizes, directions = principal_directions()
     rank = next(k for k in range(1, 99) if np.sum(sizes[:k] ** 2) >= explained * np.sum(sizes**2))
     basis = np.vstack([np.ones(len(x)), directions[:rank]]).T
     row = {tuple(point): i for i, point in enumerate(x)}

@@ -68,8 +68,11 @@ faults = st.sampled_from((*FAULTS, "full"))
 class Chaos(RuleBasedStateMachine):
     """One run, and what happens to it."""
 
+    attacked: Callable[..., None]
+
     @initialize(processes=st.integers(0, 1))
     def begin(self, processes: int) -> None:
+        self.attacked("chaos: a sequence")
         self.processes = processes  # how many times others may be started: that takes seconds
         self.root = Path(tempfile.mkdtemp(prefix="recombine-chaos-"))
         self.run = self.root / "runs" / "run"
@@ -87,10 +90,12 @@ class Chaos(RuleBasedStateMachine):
 
     @rule(until=steps)
     def train(self, until: int) -> None:
+        self.attacked("chaos: a training")
         self._trained(command(*train_arguments(self.run, until), "--json"))
 
     @rule(until=steps, fault=faults, at=st.integers(0, 150))
     def train_on_a_bad_day(self, until: int, fault: str, at: int) -> None:
+        self.attacked("chaos: a training on a failing disk")
         done = on_a_bad_day(fault, at, lambda: command(*train_arguments(self.run, until), "--json"))
         self._trained(done, excused=True)
 
@@ -98,6 +103,7 @@ class Chaos(RuleBasedStateMachine):
     @rule(until=steps, at=st.integers(0, 150))
     def kill(self, until: int, at: int) -> None:
         """With SIGKILL, in the middle of the work."""
+        self.attacked("chaos: a killed process")
         self.processes -= 1
         (code,) = run_processes([train_arguments(self.run, until)], kill_at=at)
         self._left(code in (0, -signal.SIGKILL))
@@ -106,6 +112,7 @@ class Chaos(RuleBasedStateMachine):
     @rule(until=steps)
     def two_at_once(self, until: int) -> None:
         """Two processes train the run, and a third examines it."""
+        self.attacked("chaos: three commands at once")
         self.processes -= 1
         training = train_arguments(self.run, until)
         *codes, examining = run_processes([training, training, ["eval", self.run]])
@@ -114,6 +121,7 @@ class Chaos(RuleBasedStateMachine):
 
     @rule(until=steps, reports=st.integers(1, 6), to_the_end=st.booleans())
     def read_while_it_trains(self, until: int, reports: int, to_the_end: bool) -> None:
+        self.attacked("chaos: readings during a training")
         self.started = True
         try:
             with closing(execute_run(small_config(), self.run, RunOptions(save_every=0.0, stop_at=until))) as training:
@@ -148,17 +156,20 @@ class Chaos(RuleBasedStateMachine):
     @precondition(lambda self: self.run.exists())
     @rule(name=st.sampled_from(BESIDE), edit=edits)
     def damage_a_file(self, name: str, edit: tuple[str, float]) -> None:
+        self.attacked("chaos: a damaged file of a run")
         edit_file(self.run / name, *edit)
 
     @precondition(lambda self: (self.run.parent / "references").exists())
     @rule(edit=edits)
     def damage_the_references(self, edit: tuple[str, float]) -> None:
+        self.attacked("chaos: damaged references")
         for path in sorted((self.run.parent / "references").glob("*.json")):
             edit_file(path, *edit)
 
     @precondition(lambda self: self.run.exists())
     @rule(which=st.integers(0, 1), name=st.sampled_from(INSIDE), edit=edits)
     def damage_a_checkpoint(self, which: int, name: str, edit: tuple[str, float]) -> None:
+        self.attacked("chaos: a damaged checkpoint")
         for path in sorted((self.run / "checkpoints").glob("step-*"), reverse=True)[which : which + 1]:
             self.touched |= edit_file(path / name, *edit)
 
@@ -166,10 +177,12 @@ class Chaos(RuleBasedStateMachine):
 
     @rule()
     def examine(self) -> None:
+        self.attacked("chaos: `eval`")
         check_examined(command("eval", self.run, "--json"))
 
     @rule(fault=faults, at=st.integers(0, 30), what=st.sampled_from(["eval", "export", "report"]))
     def show_on_a_bad_day(self, fault: str, at: int, what: str) -> None:
+        self.attacked("chaos: a result read from a failing disk")
         out = self._output("")
         asked: dict[str, tuple[Callable[[], Done], Callable[[Done], Any]]] = {
             "eval": (lambda: command("eval", self.run, "--json"), check_examined),
@@ -185,6 +198,7 @@ class Chaos(RuleBasedStateMachine):
 
     @rule(weights=st.booleans(), archive=st.booleans(), edit=st.none() | st.tuples(st.integers(0, 9), edits))
     def export(self, weights: bool, archive: bool, edit: tuple[int, tuple[str, float]] | None) -> None:
+        self.attacked("chaos: `export`")
         out = self._output(".zip" if archive else "")
         if was_refused(command("export", self.run, *(["--weights"] if weights else []), "--out", out)):
             return
@@ -206,6 +220,7 @@ class Chaos(RuleBasedStateMachine):
 
     @rule()
     def report(self) -> None:
+        self.attacked("chaos: `report`")
         check_reported(report(self.run.parent, self._output("")))
         try:
             (run,) = collect([self.run.parent]).runs
@@ -220,6 +235,7 @@ class Chaos(RuleBasedStateMachine):
 
     @rule()
     def serve(self) -> None:
+        self.attacked("chaos: answers of the server")
         runs, curves = asyncio.run(ask(self.run.parent, "/api/runs", "/api/curves?run=run&metric=ood"))
         shown = {run["name"]: run for run in runs["runs"]}
         assert "run" in shown or not self._whole(), "a run is not shown"
@@ -298,9 +314,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("number", range(SEEDS if metafunc.config.getoption("--torture") else 1))
 
 
-def test_every_number_shown_is_right_or_refused(number: int, torture: bool) -> None:
+def test_every_number_shown_is_right_or_refused(number: int, torture: bool, attacked: Callable[..., None]) -> None:
     run_state_machine_as_test(
-        seed(number)(type("Chaos", (Chaos,), {})),
+        seed(number)(type("Chaos", (Chaos,), {"attacked": staticmethod(attacked)})),
         settings=settings(
             max_examples=SEQUENCES_OF_A_SEED if torture else 3,
             stateful_step_count=10,

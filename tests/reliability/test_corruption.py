@@ -3,6 +3,7 @@
 import errno
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -27,12 +28,13 @@ FILES = ("manifest.json", "metrics.jsonl", "state.safetensors")
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_single_bit_flip_is_found(saved: Path, name: str, torture: bool) -> None:
+def test_every_single_bit_flip_is_found(saved: Path, name: str, torture: bool, attacked: Callable) -> None:
     file = saved / name
     good = file.read_bytes()
     bits = range(8 * len(good))
     if not torture:
         bits = sorted({*bits[:: max(1, len(bits) // 400)], *bits[:256], *bits[-64:]})
+    attacked("a flipped bit in a checkpoint", len(bits))
     try:
         for bit in bits:
             flipped = bytearray(good)
@@ -46,15 +48,14 @@ def test_every_single_bit_flip_is_found(saved: Path, name: str, torture: bool) -
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_truncation_growth_and_absence_are_found(saved: Path, name: str) -> None:
+def test_truncation_growth_and_absence_are_found(saved: Path, name: str, attacked: Callable) -> None:
     file = saved / name
     good = file.read_bytes()
     try:
-        for bad in (
-            *(good[:length] for length in range(0, len(good), max(1, len(good) // 97))),
-            good + b"\0",
-            good * 2,
-        ):
+        lengths = range(0, len(good), max(1, len(good) // 97))
+        changed = [*(good[:length] for length in lengths), good + b"\0", good * 2]
+        attacked("a file of a checkpoint cut, extended or removed", len(changed) + 2)
+        for bad in changed:
             file.write_bytes(bad)
             with pytest.raises(DamagedCheckpoint):
                 read_checkpoint(saved)

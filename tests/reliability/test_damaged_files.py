@@ -164,6 +164,7 @@ def test_damage_is_refused_in_one_line_or_does_no_harm(
     name: str,
     kind: str,
     torture: bool,
+    attacked: Callable,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     read, files = READERS[name]
@@ -177,6 +178,7 @@ def test_damage_is_refused_in_one_line_or_does_no_harm(
             shutil.copytree(place, copy)
             damage(file_of(copy, file), kind, Random(f"{file} {kind} {attempt}"))
             capsys.readouterr()
+            attacked("a damaged file, read by a command")
             try:
                 found = read(copy)
             except (InputError, OSError) as error:

@@ -1,5 +1,6 @@
 """Disks that fail: at every operation of a save, and of a run."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -51,7 +52,9 @@ def count_operations(directory: Path, new: int) -> int:
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("power", ["kept", "lost", "garbled"])
 @pytest.mark.parametrize("new", [30, 20], ids=["a new step", "the same step again"])
-def test_every_operation_of_a_save_fails_in_turn(tmp_path: Path, fault: str, power: str, new: int) -> None:
+def test_every_operation_of_a_save_fails_in_turn(
+    tmp_path: Path, fault: str, power: str, new: int, attacked: Callable
+) -> None:
     operations = count_operations(tmp_path / "count", new)
     assert operations > 15
     for at in range(operations):
@@ -59,6 +62,7 @@ def test_every_operation_of_a_save_fails_in_turn(tmp_path: Path, fault: str, pow
         directory.mkdir()
         for step in (10, 20):
             save_checkpoint(directory, make_checkpoint(step))
+        attacked("a disk fault in a save")
         with disk(FailingDisk(at, fault)) as shim:
             returned = False
             try:
@@ -139,7 +143,9 @@ def test_two_uninterrupted_runs_are_equal(whole: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", ["crash", "crash after", "ENOSPC", "power lost", "power garbled"])
-def test_a_run_survives_a_fault_at_every_operation(whole: Path, tmp_path: Path, fault: str, torture: bool) -> None:
+def test_a_run_survives_a_fault_at_every_operation(
+    whole: Path, tmp_path: Path, fault: str, torture: bool, attacked: Callable
+) -> None:
     with disk(FailingDisk()) as shim:
         finish(tmp_path / "count")
     operations = shim.count
@@ -148,6 +154,7 @@ def test_a_run_survives_a_fault_at_every_operation(whole: Path, tmp_path: Path, 
     faults = 0
     for at in chosen:
         path = tmp_path / f"{at}"
+        attacked("a disk fault in a run")
         with disk(FailingDisk(at, "crash" if fault.startswith("power") else fault)) as shim:
             try:
                 finish(path)

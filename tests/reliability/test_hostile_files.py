@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -97,7 +98,8 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("state", HOSTILE.values(), ids=HOSTILE.keys())
-def test_hostile_states_are_refused(tmp_path: Path, state: bytes) -> None:
+def test_hostile_states_are_refused(tmp_path: Path, state: bytes, attacked: Callable) -> None:
+    attacked("a forged checkpoint")
     path = forge(tmp_path, state)
     limits = resource.getrlimit(resource.RLIMIT_AS)
     used = 4096 * int(Path("/proc/self/statm").read_text().split()[0])
@@ -113,7 +115,8 @@ GOOD = tensors({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}, by
 
 
 @pytest.mark.parametrize("name", ["../outside.txt", "/etc/hostname", "a/b.txt", "..", ".hidden", "x\0.txt", "con:.txt"])
-def test_a_manifest_cannot_name_a_file_elsewhere(tmp_path: Path, name: str) -> None:
+def test_a_manifest_cannot_name_a_file_elsewhere(tmp_path: Path, name: str, attacked: Callable) -> None:
+    attacked("a forged checkpoint")
     path = forge(tmp_path, GOOD)
     manifest = json.loads((path / "manifest.json").read_bytes())
     manifest["files"][name] = {"bytes": 5, "sha256": hashlib.sha256(b"inner").hexdigest()}
@@ -204,8 +207,14 @@ def fail_after(calls: int, function, error: BaseException):
 @pytest.mark.parametrize("place", ["save_checkpoint", "measure_parts", "train"])
 @pytest.mark.parametrize("kind", ERRORS)
 def test_a_run(
-    place: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    place: str,
+    kind: str,
+    tmp_path: Path,
+    attacked: Callable,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    attacked("memory that runs out in a run")
     path = tmp_path / "run"
     calls = 0 if place == "train" else 2
     with monkeypatch.context() as patched:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def places(rng: random.Random) -> list[str]:
     ]
 
 
-def test_killed_again_and_again(whole: Path, tmp_path: Path, torture: bool) -> None:
+def test_killed_again_and_again(whole: Path, tmp_path: Path, torture: bool, attacked: Callable) -> None:
     arguments = command(tmp_path / "run", "--model", whole.name)
     rounds = 10 if torture else 1
     for seed in range(rounds):
@@ -53,6 +54,7 @@ def test_killed_again_and_again(whole: Path, tmp_path: Path, torture: bool) -> N
         path.parent.mkdir()
         arguments = command(path, "--model", whole.name)
         for place in rng.sample(places(rng), k=10 if torture else 5):
+            attacked("`kill -9` of a run")
             ended = complete(KILLED, [place, *arguments], XLA_FLAGS="")
             assert ended.returncode == -signal.SIGKILL, f"{place}: {ended.stderr}"
             assert_whole_rows(path)
@@ -99,7 +101,7 @@ def sweep(place: Path, name: str) -> list[str]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds its workers in /proc")
-def test_a_sweep_killed_again_and_again(tmp_path: Path, torture: bool) -> None:
+def test_a_sweep_killed_again_and_again(tmp_path: Path, torture: bool, attacked: Callable) -> None:
     """Fifty workers and five coordinators."""
     coordinators, workers = (5, 10) if torture else (1, 2)
     rates = [0.001, 0.002, 0.003, 0.004] if torture else [0.001, 0.002]
@@ -113,10 +115,12 @@ def test_a_sweep_killed_again_and_again(tmp_path: Path, torture: bool) -> None:
             last = coordinator == coordinators
             killed += kill_workers(process, tmp_path / "killed", rng, 0 if last else workers)
             if not last:
+                attacked("`kill -9` of a sweep's coordinator")
                 process.kill()
             code = process.wait(SECONDS)
         said += log.read_text()
         assert code == (0 if last else -signal.SIGKILL), said
+    attacked("`kill -9` of a sweep's worker", killed)
     assert killed == coordinators * workers
     whole = sorted((tmp_path / "whole").glob("transformer-*"))
     assert len(whole) == len(rates) * SEEDS

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,8 @@ IDENTITY = [
 
 
 @pytest.mark.parametrize(("change", "message"), CHANGES, ids=[message for _, message in CHANGES])
-def test_another_configuration_is_refused(tmp_path: Path, change: dict, message: str) -> None:
+def test_another_configuration_is_refused(tmp_path: Path, change: dict, message: str, attacked: Callable) -> None:
+    attacked("a resume with another configuration, machine or code")
     path = tmp_path / "run"
     finish(path, stop_at=4)
     before = result(path)
@@ -78,7 +80,10 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("field", IDENTITY)
-def test_another_machine_is_refused(stopped: Path, tmp_path: Path, field: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_machine_is_refused(
+    stopped: Path, tmp_path: Path, field: str, attacked: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attacked("a resume with another configuration, machine or code")
     path = shutil.copytree(stopped, tmp_path / "run")
     identity = recombine.run.training.identity
     assert set(Identity.__struct_fields__) == {*IDENTITY, "together", "start"}
@@ -111,8 +116,11 @@ def test_a_run_of_unknown_code_resumes_and_says_so(tmp_path: Path, monkeypatch: 
     assert result(tmp_path / "run") == result(tmp_path / "whole")
 
 
-def test_a_custom_model_that_was_changed_does_not_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_custom_model_that_was_changed_does_not_resume(
+    tmp_path: Path, attacked: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its module, or a module that it imports, has changed since the run was made."""
+    attacked("a resume with another configuration, machine or code")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "changing_layer.py").write_text("import jax.numpy as jnp\n\npool = jnp.mean\n")
     (tmp_path / "changing_model.py").write_text(

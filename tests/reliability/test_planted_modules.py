@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -113,13 +113,17 @@ QUICK = {("eval", "module")}  # the workers of a sweep: test_workers_find_it_whe
         for program in ("script", "module")
     ],
 )
-def test_no_command_imports_what_lies_there(command: str, program: str, request: pytest.FixtureRequest) -> None:
+def test_no_command_imports_what_lies_there(
+    command: str, program: str, attacked: Callable, request: pytest.FixtureRequest
+) -> None:
+    attacked("a command in a directory with a file named like every module")
     place: Place = request.getfixturevalue(program)
     place.run(*COMMANDS[command].split())
 
 
 @pytest.mark.parametrize("program", ["script", pytest.param("module", marks=pytest.mark.slow)])
-def test_nor_does_the_server_or_its_explorer(program: str, request: pytest.FixtureRequest) -> None:
+def test_nor_does_the_server_or_its_explorer(program: str, attacked: Callable, request: pytest.FixtureRequest) -> None:
+    attacked("a command in a directory with a file named like every module")
     place: Place = request.getfixturevalue(program)
     forget_marks(place.marks)
     with serving(Path(), program=place.program, cwd=place.here) as server:
@@ -131,7 +135,8 @@ def test_nor_does_the_server_or_its_explorer(program: str, request: pytest.Fixtu
 
 @pytest.mark.slow
 @pytest.mark.parametrize("executor", ["slurm", "ray"])
-def test_nor_do_tasks_of_a_cluster(executor: str, script: Place, tmp_path: Path) -> None:
+def test_nor_do_tasks_of_a_cluster(executor: str, script: Place, tmp_path: Path, attacked: Callable) -> None:
+    attacked("a command in a directory with a file named like every module")
     pytest.importorskip({"slurm": "submitit", "ray": "ray"}[executor])
     command = ["sweep", "--grid", "grid.toml", "--preset", "smoke", "--seeds", "1", "--out", f"out/{executor}"]
     script.run(*command, "--executor", executor, PATH=slurm_path(tmp_path))

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -50,8 +50,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "phase", ["train", "save", *(pytest.param(phase, marks=pytest.mark.slow) for phase in ("compile", "measure"))]
 )
-def test_a_signal_in_each_phase(tmp_path: Path, signum: signal.Signals, phase: str) -> None:
+def test_a_signal_in_each_phase(tmp_path: Path, signum: signal.Signals, phase: str, attacked: Callable) -> None:
     """The process reports that it is in the phase, stays there until the signal has come, and continues."""
+    attacked("SIGTERM or SIGINT to a run")
     path, here = tmp_path / "run", tmp_path / "here"
     process = start(WAITING, [phase, str(here), *command(path)])
     wait_for(here)
@@ -94,9 +95,10 @@ def test_a_signal_in_the_last_measurement(whole: Path, tmp_path: Path) -> None:
     assert json.loads((path / "status.json").read_text())["state"] == "done"
 
 
-def test_an_interrupted_run_ends_as_the_one_that_was_not(whole: Path, tmp_path: Path) -> None:
+def test_an_interrupted_run_ends_as_the_one_that_was_not(whole: Path, tmp_path: Path, attacked: Callable) -> None:
     here, path = tmp_path / "here", tmp_path / "run"
     for phase in ("train", "restore", "measure"):
+        attacked("SIGTERM or SIGINT to a run")
         here.unlink(missing_ok=True)
         process = start(WAITING, [phase, str(here), *command(path)])
         wait_for(here)

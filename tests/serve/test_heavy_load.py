@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from itertools import cycle, islice
 from pathlib import Path
@@ -186,7 +186,7 @@ def memory(server: Address) -> int:
     return int(Path(f"/proc/{server.process.pid}/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-def test_half_sent_requests_keep_nobody_out(tmp_path: Path) -> None:
+def test_half_sent_requests_keep_nobody_out(tmp_path: Path, attacked: Callable) -> None:
     """A thousand are held, and a thread opens more all the time; the limit of time has not come yet."""
     patient = impatient()
     limited = ("sh", "-c", f'ulimit -S -n {USUAL_LIMIT}; exec "$@"', "sh", *patient)
@@ -195,6 +195,7 @@ def test_half_sent_requests_keep_nobody_out(tmp_path: Path) -> None:
         before, ended = server.said(), threading.Event()
         for half in islice(cycle(HALVES), MANY):
             opened.enter_context(connect(server, half))
+        attacked("a request that is half sent and held open", MANY)
 
         def open_more() -> None:
             for half in cycle(HALVES):

@@ -113,7 +113,9 @@ def operations(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable]:
 
 
 @pytest.mark.parametrize("linked", LINKED)
-def test_a_link_at_every_instant(place: Path, operations: Callable, linked: str, torture: bool) -> None:
+def test_a_link_at_every_instant(
+    place: Path, operations: Callable, linked: str, torture: bool, attacked: Callable
+) -> None:
     """The link appears before the first disk operation, before the second, …, before the last."""
     served, link = place / "served", place / "link"
     link.symlink_to(place / "outside" / linked)
@@ -123,6 +125,7 @@ def test_a_link_at_every_instant(place: Path, operations: Callable, linked: str,
     count = operations()
     assert count > 50
     for at in range(0, count, 1 if torture or linked == "study" else 6):
+        attacked("a link put in a run's place before one disk operation of the server")
         operations(lambda: exchange(served / linked, link), at)
         said = everything(Library(served))
         assert not is_foreign(said), at
@@ -207,7 +210,7 @@ def test_nothing_above(place: Path, path: str) -> None:
 
 
 @pytest.mark.parametrize("linked", ["study", "study/run", "study/kept.zip"])
-def test_a_race(place: Path, linked: str, torture: bool) -> None:
+def test_a_race(place: Path, linked: str, torture: bool, attacked: Callable) -> None:
     """A thread exchanges the two as fast as it can, while everything is read repeatedly."""
     served = place / "served"
     library, whole = Library(served), 0
@@ -215,13 +218,14 @@ def test_a_race(place: Path, linked: str, torture: bool) -> None:
         for i in range(3_000 if torture else 120):
             if i % 2:
                 library = Library(served)
+            attacked("a reading while links are swapped")
             said = everything(library)
             assert not is_foreign(said), i
             whole += "study/run" in said
     assert whole, "the run itself was never read"
 
 
-def test_a_race_for_answers(place: Path, monkeypatch: pytest.MonkeyPatch, torture: bool) -> None:
+def test_a_race_for_answers(place: Path, monkeypatch: pytest.MonkeyPatch, torture: bool, attacked: Callable) -> None:
     """The same through the server's routes, with no pause between looks at the directory."""
     monkeypatch.setattr(watch, "SECONDS_BETWEEN_LOOKS", 0.0)
     monkeypatch.setattr(watch, "PACE", 0.0)
@@ -239,6 +243,7 @@ def test_a_race_for_answers(place: Path, monkeypatch: pytest.MonkeyPatch, tortur
         app = make_app(served, share=1.0)
         for i in range(4_000 if torture else 300):
             path, query = paths[i % len(paths)]
+            attacked("an answer while links are swapped")
             status, body = await asgi(app, path, query)
             assert status in (200, 400), body
             assert not is_foreign(body), path

@@ -164,7 +164,8 @@ def answer(connection: socket.socket) -> bytes:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_nonsense(server: Address, kind: Callable[[Random], bytes]) -> None:
+def test_nonsense(server: Address, kind: Callable[[Random], bytes], attacked: Callable) -> None:
+    attacked("bytes that are not a valid request", EACH)
     before, rng = server.said(), Random(kind.__name__)
     with ExitStack() as opened:
         sent = []
@@ -191,8 +192,9 @@ def test_nonsense(server: Address, kind: Callable[[Random], bytes]) -> None:
     ],
     ids=["chunk", "chunk of a stream", "0.9", "length", "large", "TLS", "NUL"],
 )
-def test_nonsense_is_refused(server: Address, data: bytes) -> None:
+def test_nonsense_is_refused(server: Address, data: bytes, attacked: Callable) -> None:
     """With 400, or the connection is closed without the page."""
+    attacked("bytes that are not a valid request")
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
         with suppress(OSError):
             connection.sendall(data)

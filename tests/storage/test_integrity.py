@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import zipfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -60,7 +61,8 @@ EDITS = {
 
 
 @pytest.mark.parametrize("name", EDITS)
-def test_metrics_that_were_edited_are_not_shown(run: Path, name: str) -> None:
+def test_metrics_that_were_edited_are_not_shown(run: Path, name: str, attacked: Callable) -> None:
+    attacked("an edited result")
     before = read_run(open_run(run))
     metrics = run / "metrics.jsonl"
     metrics.write_text(EDITS[name](metrics.read_text()))
@@ -87,7 +89,8 @@ def test_with_the_newest_checkpoint_damaged_the_one_before_counts(run: Path) -> 
     assert any(newest.name in note for note in found.notes)
 
 
-def test_a_scorecard_that_was_edited_is_refused_and_measured_again(run: Path) -> None:
+def test_a_scorecard_that_was_edited_is_refused_and_measured_again(run: Path, attacked: Callable) -> None:
+    attacked("an edited result")
     card = read_scorecard(open_run(run))
     assert card is not None
     edit(run / "scorecard.json", '"num_parameters": ', '"num_parameters": 1')
@@ -99,7 +102,8 @@ def test_a_scorecard_that_was_edited_is_refused_and_measured_again(run: Path) ->
     assert read_scorecard(open_run(run)) == card
 
 
-def test_references_that_were_edited_are_refused_and_computed_again(run: Path) -> None:
+def test_references_that_were_edited_are_refused_and_computed_again(run: Path, attacked: Callable) -> None:
+    attacked("an edited result")
     config = small_config()
     path = run.parent / "references" / reference_file(config)
     stored = path.read_bytes()
@@ -153,7 +157,10 @@ def test_what_was_stored_before_digests_were_kept_is_read(run: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["directory", "archive"])
 @pytest.mark.parametrize("name", ["config.toml", "metrics.jsonl", "scorecard.json", "model.safetensors", "references"])
-def test_an_export_that_was_edited_is_refused(run: Path, tmp_path: Path, name: str, kind: str) -> None:
+def test_an_export_that_was_edited_is_refused(
+    run: Path, tmp_path: Path, name: str, kind: str, attacked: Callable
+) -> None:
+    attacked("an edited result")
     out = tmp_path / "out"
     check_export([open_run(run)], out, weights=True)
     export_runs([open_run(run)], out, weights=True)
