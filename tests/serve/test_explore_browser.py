@@ -39,7 +39,11 @@ def test_explore(browser: Browser, server: Address, width: int, scheme: str) -> 
     answered(press(3))
     answered(press(1))
     assert "trained on" in summary(), "θ₁ and θ₂"
-    answered(press(2))
+    pressed = "[...document.querySelectorAll('#graph [aria-pressed=true]')].map((one) => one.dataset.module)"
+    answered("document.querySelector('#graph .pair').dispatchEvent(new MouseEvent('click'))")
+    assert "held out" in summary(), "the line of a pair chooses it"
+    assert browser.evaluate(pressed) == ["0", "3"]
+    answered(press(1))
     assert "neither trained on nor held out" in summary(), "three modules"
     first = summary()
     answered(put("#length", 2))
@@ -69,10 +73,12 @@ def test_explore(browser: Browser, server: Address, width: int, scheme: str) -> 
     browser.open(f"{server.url}/{link}", width=width, scheme=scheme, ready="explore", patience=LOADING)
     assert summary() == after, "a link restores the view"
     for plot in ("scatter", "slice", "latent", "attention"):
-        assert browser.evaluate(f"document.querySelectorAll('#{plot} svg path').length") > 3, plot
+        assert browser.evaluate(f"document.querySelectorAll('#{plot} svg :is(path, rect)').length") > 3, plot
+    assert browser.evaluate("document.querySelectorAll('#scatter .point').length") == 2 * 64
     for plot, (columns, rows) in SAVED.items():
         svg, csv = saved(browser, plot)
         assert svg.startswith("<svg"), plot
+        assert "var(" not in svg, "outside the page there is no style sheet"
         assert csv.splitlines()[0] == columns, plot
         assert len(csv.splitlines()) == 1 + rows, plot
     if AXE:

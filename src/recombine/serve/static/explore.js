@@ -1,7 +1,7 @@
 "use strict";
 // Compose a task, and see how trained models solve it.
 (() => {
-  const { byId, element, ask, say, number, theta, subscript, modulesOf, writeAddress, trouble, inference } = recombine;
+  const { byId, element, ask, say, number, theta, subscript, modulesOf, maskOf, writeAddress, trouble, inference } = recombine;
   const MOST_OPTIONS = 200;
   const TRUE = "true"; // in place of numbers: the image of the task's true latent
   const state = { runs: ["", ""], weights: [], length: null, draw: 0, teacher: 0, fresh: null, direction: 0, latents: [null, null] };
@@ -13,7 +13,6 @@
   const naming = new Intl.Collator("en", { numeric: true });
   const chosen = () => state.runs.filter(Boolean);
   const labels = () => answer.models.map((one, i) => (answer.models.length === 2 && answer.models[0].model === answer.models[1].model ? `${one.model} (${i + 1})` : one.model));
-  const maskOf = (weights) => weights.map((weight) => (weight > 0 ? "1" : "0")).join("");
 
   // A description of the task, for the names of saved files.
   const about = () => [maskOf(state.weights), `n${state.length}`, `draw${state.draw}`, ...(state.fresh === null ? [] : [`fresh${state.fresh}`]), ...(answer.models.some((one) => one.used) ? [state.latents.includes(TRUE) ? "latent-true" : state.latents.find(inference.isExplicit)?.toString() ?? "latent-moved"] : [])].join("_");
@@ -72,10 +71,6 @@
 
   // The model whose teacher labels the task. The graph shows its support.
   const teaching = () => described[state.teacher] ?? described[0];
-  const kindOf = (mask) => {
-    const { masks } = teaching();
-    return masks.trained.includes(mask) ? "trained" : masks.held_out.includes(mask) ? "held" : "other";
-  };
 
   function slider(label, name, value, low, high, change) {
     const shown = element("span", { class: "value", "aria-hidden": "true", text: number(value, 2) }); // the slider announces its value itself
@@ -90,7 +85,12 @@
   function drawTask() {
     const { modules, masks } = teaching();
     const fresh = state.fresh !== null; // a fresh teacher's pairs were neither trained on nor held out
-    recombine.drawGraph({ modules, masks: fresh ? { trained: [], held_out: [] } : masks, weights: state.weights, kind: fresh ? "other" : kindOf(maskOf(state.weights)), choose: setWeights });
+    explorable.graph(byId("graph"), { modules, masks: fresh ? { trained: [], held_out: [] } : masks, weights: state.weights, words: { trained: "trained on", held: "held out" },
+      choose: (mask) => setWeights([...mask].map(Number)),
+      toggle(i) {
+        const next = state.weights.map((weight, j) => (j === i ? Number(!weight) : weight));
+        if (next.some((weight) => weight > 0)) setWeights(next);
+      } });
     drawWeights();
   }
 
