@@ -82,6 +82,9 @@ const recombine = (() => {
     return [names, ...rows.map((row) => names.map((name) => row[name]))].map((line) => line.map(cell).join(",")).join("\n") + "\n";
   }
 
+  // Whether the explorer shows a run's model.
+  const isExplorable = (run) => run.playable && !run.not_explored;
+
   // Draw a plot: `draw(picture, width)` fills the picture. `rows` are saved as CSV, in a file named after `about`;
   // `words` describe the plot for screen readers.
   const drawn = new Map();
@@ -126,5 +129,5 @@ const recombine = (() => {
     byId(id).replaceChildren(element("p", { class: "soft", text }));
   }
 
-  return { ...explorable.drawing, byId, say, trouble, ask, readAddress, writeAddress, shared, colorOf, modelColors, download, downloadPicture, csv, plot, unplot };
+  return { ...explorable.drawing, byId, say, trouble, ask, readAddress, writeAddress, shared, colorOf, modelColors, download, downloadPicture, csv, isExplorable, plot, unplot };
 })();
