@@ -38,6 +38,9 @@ explorable.drawing = (() => {
     return found;
   }
 
+  // The ticks of an axis. None stands at its end, where the words of two axes would meet.
+  const within = ([low, high]) => ticks(low + 0.015 * (high - low), high - 0.015 * (high - low), 5);
+
   // Ticks and their words, all with as many digits as their step needs.
   function labelled(found) {
     const digits = Math.max(0, Math.ceil(-Math.log10(found[1] - found[0] || 1) - 1e-9));
@@ -45,11 +48,11 @@ explorable.drawing = (() => {
   }
 
   // The axes of a plot, and their scales. `margins`: [left, right, top, bottom]; `xs`, `ys`: the ends of the axes.
-  function axes(place, { width, height, margins: [left, toRight, top, toBottom], xs, ys, xTitle, yTitle, xTicks = ticks(...xs, 5) }) {
+  function axes(place, { width, height, margins: [left, toRight, top, toBottom], xs, ys, xTitle, yTitle, xTicks = within(xs) }) {
     const [right, bottom] = [width - toRight, height - toBottom];
     const x = (value) => left + ((right - left) * (value - xs[0])) / (xs[1] - xs[0]);
     const y = (value) => bottom - ((bottom - top) * (value - ys[0])) / (ys[1] - ys[0]);
-    const [across, up] = [labelled(xTicks), labelled(ticks(...ys, 5))];
+    const [across, up] = [labelled(xTicks), labelled(within(ys))];
     const grid = [...across.map(([at]) => `M${x(at).toFixed(1)},${top}V${bottom}`), ...up.map(([at]) => `M${left},${y(at).toFixed(1)}H${right}`)];
     const text = (name, content, more) => svg("text", { class: name, fill: "var(--soft)", "text-anchor": "middle", ...more }, content);
     place.append(
