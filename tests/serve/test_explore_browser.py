@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from math import pi, sin
 from pathlib import Path
 from urllib.parse import urlencode
@@ -39,7 +40,11 @@ def test_explore(browser: Browser, server: Address, width: int, scheme: str) -> 
     answered(press(3))
     answered(press(1))
     assert "trained on" in summary(), "θ₁ and θ₂"
-    answered(press(2))
+    pressed = "[...document.querySelectorAll('#graph [aria-pressed=true]')].map((one) => one.dataset.module)"
+    answered("document.querySelector('#graph .pair').dispatchEvent(new MouseEvent('click'))")
+    assert "held out" in summary(), "the line of a pair chooses it"
+    assert browser.evaluate(pressed) == ["0", "3"]
+    answered(press(1))
     assert "neither trained on nor held out" in summary(), "three modules"
     first = summary()
     answered(put("#length", 2))
@@ -69,10 +74,12 @@ def test_explore(browser: Browser, server: Address, width: int, scheme: str) -> 
     browser.open(f"{server.url}/{link}", width=width, scheme=scheme, ready="explore", patience=LOADING)
     assert summary() == after, "a link restores the view"
     for plot in ("scatter", "slice", "latent", "attention"):
-        assert browser.evaluate(f"document.querySelectorAll('#{plot} svg path').length") > 3, plot
+        assert browser.evaluate(f"document.querySelectorAll('#{plot} svg :is(path, rect)').length") > 3, plot
+    assert browser.evaluate("document.querySelectorAll('#scatter .point').length") == 2 * 64
     for plot, (columns, rows) in SAVED.items():
         svg, csv = saved(browser, plot)
         assert svg.startswith("<svg"), plot
+        assert "var(" not in svg, "outside the page there is no style sheet"
         assert csv.splitlines()[0] == columns, plot
         assert len(csv.splitlines()) == 1 + rows, plot
     if AXE:
@@ -122,15 +129,42 @@ def test_by_keyboard(browser: Browser, server: Address) -> None:
     assert_clean(browser, server)
 
 
+def with_vector_labels(run: Path) -> None:
+    config = run / "config.toml"
+    config.write_text(config.read_text().replace("[task]", "[task]\noutput_dim = 2", 1))
+
+
 def test_explore_before_there_is_anything(browser: Browser, tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         browser.open(f"{server.url}/#explore", ready="explore", patience=LOADING)
         assert "There is no trained model here" in browser.evaluate("document.getElementById('summary').textContent")
         browser.wait_for("document.getElementById('live').textContent === 'live'")
+        copy_demo_run("quick/transformer-connected+-seed0", tmp_path / "vectors")
+        with_vector_labels(tmp_path / "vectors")
+        browser.wait_for("document.getElementById('summary').textContent.includes('vectors: its labels are')", LOADING)
         copy_demo_run("quick/hypertransformer-connected+-seed0", tmp_path / "first")
         browser.wait_for("document.getElementById('summary').textContent.includes('R²')", LOADING)
         assert browser.evaluate("document.getElementById('run0').value") == "first"
         assert_clean(browser, server)
+
+
+def test_vector_labels_are_not_offered(browser: Browser, server: Address, place: Path) -> None:
+    """A run whose labels are vectors is listed with the reason, and cannot be chosen; elsewhere it has no link."""
+    changed = place / "vectors"
+    copy_demo_run("quick/transformer-connected+-seed0", changed)
+    with_vector_labels(changed)
+    try:
+        browser.open(f"{server.url}/#explore", ready="explore", patience=LOADING)
+        option = "[...document.querySelectorAll('#run0 option')].find((one) => one.value === 'vectors')"
+        browser.wait_for(f"{option} !== undefined", LOADING)
+        assert browser.evaluate(f"{option}.matches(':disabled')")
+        assert "its labels are vectors" in browser.evaluate(f"{option}.parentElement.label")
+        browser.open(f"{server.url}/#run&name=vectors", ready="run", patience=LOADING)
+        assert browser.evaluate("document.getElementById('run-title').textContent") == "vectors"
+        assert browser.evaluate("document.getElementById('run-explore').hidden")
+        assert_clean(browser, server)
+    finally:
+        shutil.rmtree(changed)
 
 
 def test_a_link_that_asks_for_what_cannot_be(browser: Browser, server: Address) -> None:

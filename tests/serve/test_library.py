@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -18,6 +19,7 @@ from recombine.record.run_state import RunState, Status
 from recombine.record.score import MetricsRow
 from recombine.record.sweep import SweepLine
 from recombine.serve import run_summary
+from recombine.serve.explorer.model import load_explored
 from recombine.serve.library import Library
 from recombine.serve.run_detail import read_detail
 from recombine.serve.run_summary import RunSummary
@@ -270,6 +272,23 @@ def test_columns_are_the_fields_that_differ(finished: Path, tmp_path: Path) -> N
     assert found.fields == ("optimizer.learning_rate",)
     assert found.values == {"study/a": ("0.001",), "study/b": ("0.5",), "study/c": ("0.001",)}
     assert library.columns("none").values == {}
+
+
+def test_what_the_explorer_does_not_show(finished: Path, tmp_path: Path) -> None:
+    """Runs whose models can be loaded, but whose configurations tell that the explorer would refuse them."""
+    shutil.copytree(finished, tmp_path / "plain")
+    finish(tmp_path / "vectors", small_config(task={"output_dim": 2}))
+    finish(tmp_path / "informed", small_config(task={"input_dim": 6}, model={"given_latent": True}))
+    library = Library(tmp_path)
+    library.refresh()
+    runs = shown(library)
+    assert all(run.playable for run in runs.values())
+    assert runs["plain"].not_explored is None
+    assert "its labels are vectors (task.output_dim = 2)" in (runs["vectors"].not_explored or "")
+    assert "is given the true latent" in (runs["informed"].not_explored or "")
+    for name in ("vectors", "informed"):
+        with pytest.raises(InputError, match=re.escape(str(runs[name].not_explored))):
+            load_explored(tmp_path / name)
 
 
 def test_the_page_of_a_run(finished: Path, tmp_path: Path) -> None:

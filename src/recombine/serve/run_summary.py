@@ -14,6 +14,7 @@ from recombine.config.toml import config_tables
 from recombine.errors import InputError
 from recombine.no_links import stat_below
 from recombine.record.codec import Record
+from recombine.serve.explorer.description import why_not_explored
 from recombine.storage.integrity import recorded
 from recombine.storage.reader import is_alive, last_row, read_config, read_status
 from recombine.storage.source import CONFIG, METRICS, SELECTION, STATUS, ArchiveSource, RunSource
@@ -72,6 +73,8 @@ class RunSummary(Record, frozen=True, kw_only=True):
     control_modules: float | None = None
     playable: bool = False
     """Whether its model can be loaded."""
+    not_explored: str | None = None
+    """Why the explorer does not show its model, as far as the configuration tells."""
     error: str | None = None
 
 
@@ -198,6 +201,7 @@ def _with_config(found: FoundRun, name: str) -> SeenRun:
         num_steps=config.optimizer.num_steps,
         configuration=_digest(replace(config, seed=0)),
         sizes=(task.input_dim, task.hidden_dim, task.num_modules, task.episode_length),
+        not_explored=why_not_explored(task, config.model),
     )
     return SeenRun(found.source, found.stamp, config, summary)
 

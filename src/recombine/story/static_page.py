@@ -12,7 +12,10 @@ from recombine.record.codec import encode
 from recombine.story.pack import Story
 
 HERE = Path(__file__).parent
-SCRIPTS = ("network.js", "inference.js", "teacher.js", "scene.js", "drawing.js", "story.js")
+SCRIPTS = (
+    *("network.js", "inference.js", "teacher.js", "scene.js"),
+    *("drawing.js", "graph.js", "scatter.js", "story_plots.js", "story.js"),
+)
 """In the order in which they are loaded. The live page loads the same."""
 STYLE = "story.css"
 TONE = Path(recombine.page.__file__).with_name("tone.js")  # the switch between dark and light, which all pages share

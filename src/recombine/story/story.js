@@ -4,7 +4,8 @@
 // explorable.story(place, story, { save }) builds the page in `place` and returns { restore, show }. Every answer is
 // drawn; while the transformer still computes, the latest question is asked next.
 explorable.story = (place, packed, { save = () => {} } = {}) => {
-  const { element, theta, modulesOf, nameOf, number, graph, square, strip } = explorable.drawing;
+  const { element, theta, modulesOf, maskOf, maskName } = explorable.drawing;
+  const { rounded, square, strip } = explorable.storyPlots;
   const { open, make, more, executed, score, novelPart } = explorable.scene;
   const world = open(packed);
   const { facts } = world;
@@ -21,11 +22,10 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
   lengths.sort((a, b) => a - b);
 
   const state = { step: 0, weights: [], draw: 0, length: facts.context, fresh: null, answers: "inferred", steps: 0, start: "own", moved: null, show: "whole" };
-  const maskOf = (weights) => weights.map((weight) => (weight > 0 ? "1" : "0")).join("");
   const even = (mask) => [...mask].map((bit) => Number(bit) / modulesOf(mask).length);
   const kindOf = (mask) => (facts.held_out.includes(mask) ? "held" : facts.trained.includes(mask) ? "trained" : "other");
   const current = () => maskOf(state.weights);
-  const pair = () => nameOf(current());
+  const pair = () => maskName(current());
 
   // ---- the steps ---------------------------------------------------------------------------------------------------
 
@@ -33,9 +33,9 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
   const strong = (text) => element("strong", { text });
   const STEPS = [
     { title: "What both practised", words: () => [`Each circle is a skill`, term(`module`), `. A task mixes two skills; ${facts.context} solved examples are all a model sees of it`, term("in-context learning"), `. Both models practised the ${facts.trained.length} grey pairs. On those, their answers are right: `, strong("the dots lie on the diagonal.")] },
-    { title: "A pair they never saw", words: () => [`Now mix two skills that were never mixed in training`, term("held out"), `. Both models slip, about equally: R² ${number(scores.transformer.ood)} and ${number(scores.inferred.ood)} over all such tasks. But a weighted sum of practised tasks already gives most of a new one. Subtract the best such sum: `, strong("only recombining skills predicts what is left"), term(`novel part, ${Math.round(100 * facts.novel_share)} % of the variance`), `: there the plain transformer has R² ${number(scores.transformer.novel)}, the other ${number(scores.inferred.novel)}.`] },
-    { title: "Whose fault is it?", words: () => [`The second model works in two parts: it guesses a recipe`, term("latent"), `, then carries the recipe out. Hand it the true recipe, and it `, strong("snaps onto the diagonal"), `: R² ${number(scores.true.ood)} over all such tasks. It could always carry out the new mix; `, strong("it did not fully recognise it."), ` The plain transformer has no recipe to hand over.`] },
-    { title: "Let it work it out", words: () => [`Nobody hands it anything now. Instead of one quick guess, it tries its recipe on the ${facts.context} examples, sees the error, corrects the recipe, and repeats`, term("explicit inference: Gauss–Newton steps through its own modules"), `. A few corrections reach R² ${number(explicit.own[TOLD].ood)} over all such tasks: `, strong("what it learned does recombine; the quick guess was the weak part.")] },
+    { title: "A pair they never saw", words: () => [`Now mix two skills that were never mixed in training`, term("held out"), `. Both models slip, about equally: R² ${rounded(scores.transformer.ood)} and ${rounded(scores.inferred.ood)} over all such tasks. But a weighted sum of practised tasks already gives most of a new one. Subtract the best such sum: `, strong("only recombining skills predicts what is left"), term(`novel part, ${Math.round(100 * facts.novel_share)} % of the variance`), `: there the plain transformer has R² ${rounded(scores.transformer.novel)}, the other ${rounded(scores.inferred.novel)}.`] },
+    { title: "Whose fault is it?", words: () => [`The second model works in two parts: it guesses a recipe`, term("latent"), `, then carries the recipe out. Hand it the true recipe, and it `, strong("snaps onto the diagonal"), `: R² ${rounded(scores.true.ood)} over all such tasks. It could always carry out the new mix; `, strong("it did not fully recognise it."), ` The plain transformer has no recipe to hand over.`] },
+    { title: "Let it work it out", words: () => [`Nobody hands it anything now. Instead of one quick guess, it tries its recipe on the ${facts.context} examples, sees the error, corrects the recipe, and repeats`, term("explicit inference: Gauss–Newton steps through its own modules"), `. A few corrections reach R² ${rounded(explicit.own[TOLD].ood)} over all such tasks: `, strong("what it learned does recombine; the quick guess was the weak part.")] },
     { title: "Play", words: () => [`Click skills to switch them on, drag the mix, take fewer examples, move the recipe by hand, or take a teacher with skills that neither model has met`, term("control"), `.`] },
   ];
   const PLAY = STEPS.length - 1;
@@ -163,17 +163,17 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
     const shared = { reach: reach(), words: novel ? "new part, " : "" };
     const truth = part(scene.truth);
     const ghost = state.answers === "inferred" ? null : part(executed(scene, scene.guess));
-    if (!novel || all) plots[0].draw({ ...shared, truth, answers: part(scene.answers), fresh: scene.done, ghost: null, glide, label: `R² ${number(first.whole)}` });
-    plots[1].draw({ ...shared, truth, answers: part(answers), fresh: answers.length, ghost, glide: glide && !calm.matches, label: `R² ${number(second.whole)}` });
+    if (!novel || all) plots[0].draw({ ...shared, truth, answers: part(scene.answers), fresh: scene.done, ghost: null, glide, label: `R² ${rounded(first.whole)}` });
+    plots[1].draw({ ...shared, truth, answers: part(answers), fresh: answers.length, ghost, glide: glide && !calm.matches, label: `R² ${rounded(second.whole)}` });
     const mask = current();
     const hyper = state.answers === "explicit" ? explicit[state.start][state.steps] : scores[state.answers] ?? scores.inferred;
     [[first, scores.transformer], [second, hyper]].forEach(([found, measured], i) => {
       const of = sides[i];
-      of.big.textContent = number(novel ? found.novel : found.whole);
+      of.big.textContent = rounded(novel ? found.novel : found.whole);
       of.big.classList.toggle("partial", i === 0 && !all);
-      of.novel.textContent = held ? (novel ? `whole answer: ${number(found.whole)}` : `new part: ${number(found.novel)}`) : " ";
+      of.novel.textContent = held ? (novel ? `whole answer: ${rounded(found.whole)}` : `new part: ${rounded(found.novel)}`) : " ";
       const over = state.fresh === null && !(i === 1 && state.answers === "moved") && state.length === facts.context ? (novel ? measured.novel_masks : measured.masks)[mask] : undefined;
-      of.all.textContent = over === undefined ? " " : `all ${nameOf(mask)} tasks: ${number(over)}`;
+      of.all.textContent = over === undefined ? " " : `all ${maskName(mask)} tasks: ${rounded(over)}`;
     });
     sides[0].note.textContent = state.step === 2 || state.step === 3 ? "It has no recipe to hand over or to correct." : "";
     sides[1].note.textContent = ghost && state.step < PLAY ? "○ its own guess" : "";
@@ -225,7 +225,7 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
     const task = JSON.stringify([mask, playful]);
     if (task !== shownTask) {
       shownTask = task;
-      graph(circles, facts, state.weights, { choose, toggle: playful ? toggle : null });
+      explorable.graph(circles, { modules: facts.modules, masks: facts, weights: state.weights, words: KINDS, choose, toggle: playful ? toggle : null });
       mixers();
     }
     lengthShown.textContent = `${state.length} examples`;

@@ -2,6 +2,7 @@
 
 from recombine.config.model import CustomModelConfig
 from recombine.config.schema import Config
+from recombine.config.task import TaskConfig
 from recombine.errors import InputError
 from recombine.serve.explorer.exchange import Masks, ModelDescription
 from recombine.story.pack import check_computable
@@ -32,6 +33,20 @@ def describe_model(config: Config, step: int, latent_dim: int | None) -> ModelDe
         latent_dim=latent_dim,
         in_page=is_in_page(config),
     )
+
+
+def why_not_explored(task: TaskConfig, model: object) -> str | None:
+    """Why the explorer cannot show a model of this task, or None. `model` may be its configuration.
+
+    A configuration has the same fields as its model, except for a custom model, which is asked once it is loaded.
+    """
+    if getattr(model, "given_latent", False):
+        return "its model is given the true latent, so there is nothing to infer"
+    if getattr(model, "literal_input", False):
+        return "its model is shown the query's label, so there is nothing to predict"
+    if task.label_shape:
+        return f"its labels are vectors (task.output_dim = {task.output_dim}); the explorer draws only single numbers"
+    return None
 
 
 def is_in_page(config: Config) -> bool:

@@ -13,10 +13,10 @@ from recombine.measure.latent.module_recovery import AffineMap, fit_map, scaled_
 from recombine.measure.probe import fit_probe
 from recombine.measure.ridge import Ridge
 from recombine.measure.snapshot import forward_episodes
-from recombine.model.forward import extra_pair
 from recombine.model.interface import LatentModel, Model
 from recombine.no_links import is_directory, stat_below
 from recombine.run.load import load_model
+from recombine.serve.explorer.description import why_not_explored
 from recombine.serve.explorer.in_page import stored_maps
 from recombine.storage.archive import split_path
 from recombine.storage.checkpoint import list_checkpoints
@@ -53,16 +53,8 @@ def load_explored(path: Path, below: Path | None = None, stored: bool = True) ->
     stamp = parameters_stamp(path, below)
     _check_no_links(path, below)
     config, model, step = load_model(path, below)
-    if extra_pair(model) == "latent":
-        raise InputError("run", path.name, "its model is given the true latent, so there is nothing to infer")
-    if extra_pair(model) == "query":
-        raise InputError("run", path.name, "its model is shown the query's label, so there is nothing to predict")
-    if config.task.label_shape:
-        raise InputError(
-            "task.output_dim",
-            config.task.output_dim,
-            "must be 1: the explorer draws only labels that are single numbers",
-        )
+    if why := why_not_explored(config.task, model):
+        raise InputError("run", path.name, why)
     teacher, latent_dim = config_teacher(config), _latent_dim(config, model)
     if maps := stored_maps(path) if stored else None:
         probe, to_inferred = maps[0] and Ridge(*maps[0]), maps[1] and AffineMap(*maps[1])

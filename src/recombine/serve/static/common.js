@@ -1,21 +1,8 @@
 "use strict";
-// Code that both views share: the address of a view, requests to the server, and plots.
+// Code that the views share: the address of a view, requests to the server, and plots that can be saved.
 const recombine = (() => {
+  const { element, svg } = explorable.drawing;
   const byId = (id) => document.getElementById(id);
-
-  // Text comes from run directories, so it is always set as text, never as markup.
-  function element(tag, attributes = {}, ...children) {
-    const made = document.createElement(tag);
-    for (const [name, value] of Object.entries(attributes)) {
-      if (name === "text") made.textContent = value;
-      else if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-      else if (name.startsWith("aria-") && typeof value === "boolean") made.setAttribute(name, String(value));
-      else if (value === true) made.setAttribute(name, "");
-      else if (value !== false && value !== null && value !== undefined) made.setAttribute(name, value);
-    }
-    made.append(...children);
-    return made;
-  }
 
   // Update a live region only if its text has changed, because screen readers announce every update.
   function say(id, text) {
@@ -78,6 +65,13 @@ const recombine = (() => {
     setTimeout(() => URL.revokeObjectURL(url), 1000);
   }
 
+  // A picture outside the page has no style sheet, so its variables are replaced by their colours.
+  function downloadPicture(name, picture) {
+    const style = getComputedStyle(document.documentElement);
+    const text = new XMLSerializer().serializeToString(picture).replace(/var\((--[\w-]+)\)/g, (_, variable) => style.getPropertyValue(variable).trim());
+    download(name, "image/svg+xml", text);
+  }
+
   function csv(rows) {
     const names = [...new Set(rows.flatMap((row) => Object.keys(row)))];
     const cell = (value) => {
@@ -88,30 +82,8 @@ const recombine = (() => {
     return [names, ...rows.map((row) => names.map((name) => row[name]))].map((line) => line.map(cell).join(",")).join("\n") + "\n";
   }
 
-  // An SVG element. Colours are attributes, so that a saved picture has them.
-  function svg(tag, attributes = {}, ...children) {
-    const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
-    for (const [name, value] of Object.entries(attributes)) if (value !== null && value !== undefined) made.setAttribute(name, value);
-    made.append(...children);
-    return made;
-  }
-  // A colour of the style sheet. Reading it takes the browser a while, so it is remembered.
-  const paints = new Map();
-  function paint(name) {
-    const key = `${tone()} ${name}`;
-    if (!paints.has(key)) paints.set(key, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
-    return paints.get(key);
-  }
-
-  // Round numbers between two ends, about `many` of them.
-  function ticks(low, high, many) {
-    const rough = (high - low) / many || 1;
-    const power = 10 ** Math.floor(Math.log10(rough));
-    const step = [1, 2, 5, 10].map((m) => m * power).find((one) => one >= rough);
-    const found = [];
-    for (let i = Math.ceil(low / step - 1e-9); i * step <= high + 1e-9 * step; i += 1) found.push(Number((i * step).toPrecision(12)));
-    return found;
-  }
+  // Whether the explorer shows a run's model.
+  const isExplorable = (run) => run.playable && !run.not_explored;
 
   // Draw a plot: `draw(picture, width)` fills the picture. `rows` are saved as CSV, in a file named after `about`;
   // `words` describe the plot for screen readers.
@@ -124,7 +96,7 @@ const recombine = (() => {
     const chart = place.querySelector(".chart") ?? placeFor(id);
     const width = Math.max(240, Math.floor(widthOf(chart)));
     const picture = svg("svg", { xmlns: "http://www.w3.org/2000/svg", width, height, viewBox: `0 0 ${width} ${height}`, "font-family": "Helvetica, Arial, sans-serif", "font-size": 12, "aria-hidden": "true" });
-    picture.append(svg("rect", { width, height, fill: paint("--paper") }));
+    picture.append(svg("rect", { width, height, fill: "var(--paper)" }));
     draw(picture, width);
     chart.replaceChildren(picture);
     chart.setAttribute("role", "img");
@@ -141,7 +113,7 @@ const recombine = (() => {
     const save = (kind) => () => {
       const { picture, rows, about } = drawn.get(id);
       const name = `${id}${about ? `_${about}` : ""}.${kind}`;
-      if (kind === "svg") download(name, "image/svg+xml", new XMLSerializer().serializeToString(picture));
+      if (kind === "svg") downloadPicture(name, picture);
       else download(name, "text/csv", csv(rows));
     };
     const title = place.closest("figure").querySelector("h2").textContent;
@@ -157,12 +129,5 @@ const recombine = (() => {
     byId(id).replaceChildren(element("p", { class: "soft", text }));
   }
 
-  const subscript = (i) => [...String(i + 1)].map((digit) => String.fromCodePoint(0x2080 + Number(digit))).join("");
-  const theta = (i) => `θ${subscript(i)}`;
-  const modulesOf = (mask) => [...mask].flatMap((bit, i) => (bit === "1" ? [i] : []));
-  // A mask such as 100100 as the modules that it uses: θ₁ + θ₄. Other texts stay as they are.
-  const maskName = (text) => (/^[01]{2,}$/.test(text) && text.includes("1") ? modulesOf(text).map(theta).join("+") : text);
-  const number = (value, digits = 3) => (typeof value === "number" ? value.toFixed(digits).replace("-", "−") : "–");
-
-  return { byId, element, say, trouble, ask, readAddress, writeAddress, shared, tone, colorOf, modelColors, download, csv, svg, paint, ticks, plot, unplot, number, subscript, theta, modulesOf, maskName };
+  return { ...explorable.drawing, byId, say, trouble, ask, readAddress, writeAddress, shared, colorOf, modelColors, download, downloadPicture, csv, isExplorable, plot, unplot };
 })();

@@ -1,7 +1,7 @@
 "use strict";
 // Training curves of the selected runs, or their means over seeds; and the list of lines, which reads their values.
 recombine.curves = (() => {
-  const { byId, element, ask, say, shared, colorOf, number, download, csv, svg } = recombine;
+  const { byId, element, ask, say, shared, colorOf, number, download, downloadPicture, csv, svg } = recombine;
   const PANELS = [
     ["ood", "held-out masks (ood)", "ood"], ["novel", "novel part (ood)", "novel"], ["in_dist", "trained masks (in_dist)", "in_dist"],
     ["probe", "linear probe (ood)", "probe"], ["control", "control: a fresh teacher", "control"], ["loss", "training loss", "loss"],
@@ -210,7 +210,7 @@ recombine.curves = (() => {
     }));
   }
 
-  byId("save-curves-svg").addEventListener("click", () => plots.svg() && download("curves.svg", "image/svg+xml", new XMLSerializer().serializeToString(plots.svg())));
+  byId("save-curves-svg").addEventListener("click", () => plots.svg() && downloadPicture("curves.svg", plots.svg()));
   byId("save-curves-csv").addEventListener("click", () => download("curves.csv", "text/csv", csv(shown.lines.flatMap(({ name, model, support, points }) =>
     shown.panels.flatMap(({ metric }) => points[metric].map((point) => ({ metric, runs: name, model, support, step: point.step, mean: point.mean, low: point.low, high: point.high, seeds: point.seeds })))))));
 

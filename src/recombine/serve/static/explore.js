@@ -1,7 +1,7 @@
 "use strict";
 // Compose a task, and see how trained models solve it.
 (() => {
-  const { byId, element, ask, say, number, theta, subscript, modulesOf, writeAddress, trouble, inference } = recombine;
+  const { byId, element, ask, say, number, theta, subscript, modulesOf, maskOf, writeAddress, trouble, inference, isExplorable } = recombine;
   const MOST_OPTIONS = 200;
   const TRUE = "true"; // in place of numbers: the image of the task's true latent
   const state = { runs: ["", ""], weights: [], length: null, draw: 0, teacher: 0, fresh: null, direction: 0, latents: [null, null] };
@@ -13,7 +13,6 @@
   const naming = new Intl.Collator("en", { numeric: true });
   const chosen = () => state.runs.filter(Boolean);
   const labels = () => answer.models.map((one, i) => (answer.models.length === 2 && answer.models[0].model === answer.models[1].model ? `${one.model} (${i + 1})` : one.model));
-  const maskOf = (weights) => weights.map((weight) => (weight > 0 ? "1" : "0")).join("");
 
   // A description of the task, for the names of saved files.
   const about = () => [maskOf(state.weights), `n${state.length}`, `draw${state.draw}`, ...(state.fresh === null ? [] : [`fresh${state.fresh}`]), ...(answer.models.some((one) => one.used) ? [state.latents.includes(TRUE) ? "latent-true" : state.latents.find(inference.isExplicit)?.toString() ?? "latent-moved"] : [])].join("_");
@@ -29,7 +28,7 @@
   const sizes = (name) => JSON.stringify(recombine.runs.all.get(name)?.sizes);
 
   function fillRuns() {
-    const able = [...recombine.runs.all.values()].filter((run) => run.model && run.model !== "informed" && run.playable);
+    const able = [...recombine.runs.all.values()].filter(isExplorable);
     names = able.map((run) => run.name).sort(naming.compare);
     if (!state.runs[0]) {
       // Default: one of each of the paper's two models, with the same support, seed, sizes and study.
@@ -47,13 +46,25 @@
       // A chosen run stays chosen, even if its directory disappears.
       const some = [...(i ? [""] : []), ...(i ? alike : names)];
       const options = name && !some.includes(name) ? [...some, name] : some;
-      const text = (one) => (one === "" ? "none" : some.includes(one) ? one : `${one} (missing)`);
-      if (JSON.stringify([...select.options].map((option) => option.text)) !== JSON.stringify(options.map(text))) {
-        select.replaceChildren(...options.map((one) => element("option", { value: one, text: text(one) })));
-      }
+      const text = (one) => (one === "" ? "none" : some.includes(one) || recombine.runs.all.has(one) ? one : `${one} (missing)`);
+      const option = (one) => element("option", { value: one, text: text(one) });
+      const groups = [...refused()].map(([why, others]) => element("optgroup", { label: why, disabled: true }, ...others.filter((one) => !options.includes(one)).map(option)));
+      const made = element("select", {}, ...options.map(option), ...groups);
+      if (select.innerHTML !== made.innerHTML) select.replaceChildren(...made.childNodes);
       Object.assign(select, { value: name, title: name }); // a long name may be cut
     });
   }
+
+  // The runs whose models the explorer does not show, by the reason.
+  function refused() {
+    const found = new Map();
+    for (const { name, playable, not_explored: why } of recombine.runs.all.values()) if (playable && why) found.set(why, [...found.get(why) ?? [], name].sort(naming.compare));
+    return found;
+  }
+
+  // In place of an explorer without a model.
+  const nothing = () => [...refused()].map(([why, some]) => `${some[0]}${some.length > 1 ? ` and ${some.length - 1} more` : ""}: ${why}.`).join(" ")
+    || "There is no trained model here. A run needs a checkpoint, or must have been exported with its parameters.";
 
   // When the first run changes to other sizes, change the second: the same model, as similar to the first as possible.
   function follow() {
@@ -72,10 +83,6 @@
 
   // The model whose teacher labels the task. The graph shows its support.
   const teaching = () => described[state.teacher] ?? described[0];
-  const kindOf = (mask) => {
-    const { masks } = teaching();
-    return masks.trained.includes(mask) ? "trained" : masks.held_out.includes(mask) ? "held" : "other";
-  };
 
   function slider(label, name, value, low, high, change) {
     const shown = element("span", { class: "value", "aria-hidden": "true", text: number(value, 2) }); // the slider announces its value itself
@@ -90,7 +97,12 @@
   function drawTask() {
     const { modules, masks } = teaching();
     const fresh = state.fresh !== null; // a fresh teacher's pairs were neither trained on nor held out
-    recombine.drawGraph({ modules, masks: fresh ? { trained: [], held_out: [] } : masks, weights: state.weights, kind: fresh ? "other" : kindOf(maskOf(state.weights)), choose: setWeights });
+    explorable.graph(byId("graph"), { modules, masks: fresh ? { trained: [], held_out: [] } : masks, weights: state.weights, words: { trained: "trained on", held: "held out" },
+      choose: (mask) => setWeights([...mask].map(Number)),
+      toggle(i) {
+        const next = state.weights.map((weight, j) => (j === i ? Number(!weight) : weight));
+        if (next.some((weight) => weight > 0)) setWeights(next);
+      } });
     drawWeights();
   }
 
@@ -338,7 +350,7 @@
     async show() {
       document.querySelector(".explorer").classList.toggle("empty", !chosen().length);
       if (!chosen().length) {
-        byId("summary").replaceChildren(element("p", { text: "There is no trained model here. A run needs a checkpoint, or must have been exported with its parameters. `recombine serve --demo` shows models that come with Recombine." }));
+        byId("summary").replaceChildren(element("p", { text: `${nothing()} \`recombine serve --demo\` shows models that come with Recombine.` }));
         allow(false);
         return;
       }
@@ -347,8 +359,8 @@
     },
     news({ changed, gone }) {
       const before = chosen().length;
-      if (gone.length || changed.some((run) => names.includes(run.name) !== Boolean(run.playable))) fillRuns();
-      if (!before && chosen().length && !byId("explore").hidden) recombine.explore.show().catch((error) => trouble(error.message)); // the first model has appeared
+      if (gone.length || changed.some((run) => names.includes(run.name) !== isExplorable(run))) fillRuns();
+      if (!before && !byId("explore").hidden) recombine.explore.show().catch((error) => trouble(error.message)); // the first model has appeared
       const lost = gone.filter((name) => state.runs.includes(name));
       if (lost.length && !byId("explore").hidden) trouble(`${lost.join(", ")}: removed. The results shown were computed before.`);
     },

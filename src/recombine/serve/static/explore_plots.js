@@ -3,9 +3,10 @@
 // An answer is drawn in a few milliseconds, so that the plots move while a slider is dragged. A prediction that is not yet
 // computed is null.
 (() => {
-  const { byId, plot, unplot, number, theta, svg, paint, ticks } = recombine;
-  const [LEFT, RIGHT, TOP, BOTTOM] = [46, 12, 26, 38];
+  const { byId, plot, unplot, number, theta, svg, axes, ticks } = recombine;
+  const [LEFT, RIGHT, TOP, BOTTOM] = [46, 12, 26, 40];
   const HEIGHT = 232; // four plots and the scores fit on a small screen
+  const layout = (width) => ({ width, height: HEIGHT, margins: [LEFT, RIGHT, TOP, BOTTOM] });
   const MARKS = [(x, y) => `M${x - 3},${y}a3,3 0 1,0 6,0a3,3 0 1,0 -6,0Z`, (x, y) => `M${x - 2.7},${y - 2.7}h5.4v5.4h-5.4Z`]; // dots, squares
   const SHADES = 60;
   const DASHES = [null, "8 4"];
@@ -13,7 +14,7 @@
 
   // The ends of an axis stay while the values fit into them and fill at least half, so that plots do not jump.
   const kept = new Map();
-  function ends(name, values) {
+  function endsOf(name, values) {
     const [low, high] = [Math.min(...values), Math.max(...values)];
     const [from, to] = kept.get(name) ?? [Infinity, -Infinity];
     if (low >= from && high <= to && high - low > 0.5 * (to - from)) return [from, to];
@@ -22,20 +23,8 @@
     return kept.get(name);
   }
 
-  const text = (x, y, content, more = {}) => svg("text", { x, y, fill: paint("--soft"), ...more }, content);
+  const text = (x, y, content, more = {}) => svg("text", { x, y, fill: "var(--soft)", ...more }, content);
   const points = (xs, ys, x, y) => xs.map((at, i) => `${i ? "L" : "M"}${x(at).toFixed(1)},${y(ys[i]).toFixed(1)}`).join("");
-
-  // The axes of a plot: returns its scales.
-  function axes(picture, width, { xs, ys, xTitle, yTitle, xTicks = null }) {
-    const [right, bottom] = [width - RIGHT, HEIGHT - BOTTOM];
-    const x = (value) => LEFT + ((right - LEFT) * (value - xs[0])) / (xs[1] - xs[0]);
-    const y = (value) => bottom - ((bottom - TOP) * (value - ys[0])) / (ys[1] - ys[0]);
-    for (const at of ticks(...ys, 5)) picture.append(svg("line", { x1: LEFT, x2: right, y1: y(at), y2: y(at), stroke: paint("--line") }), text(LEFT - 6, y(at) + 4, number(at, 1), { "text-anchor": "end" }));
-    for (const at of xTicks ?? ticks(...xs, 5)) picture.append(text(x(at), bottom + 15, number(at, 1), { "text-anchor": "middle" }));
-    picture.append(svg("line", { x1: LEFT, x2: right, y1: bottom, y2: bottom, stroke: paint("--soft") }),
-      text((LEFT + right) / 2, HEIGHT - 6, xTitle, { "text-anchor": "middle" }), text(12, (TOP + bottom) / 2, yTitle, { "text-anchor": "middle", transform: `rotate(-90 12 ${(TOP + bottom) / 2})` }));
-    return { x, y, right, bottom };
-  }
 
   // The legend, above a plot: for each model its name and its mark. Long names are smaller, so that none is cut.
   function legend(picture, width, entries) {
@@ -43,19 +32,28 @@
     const size = Math.max(7, Math.min(12, room / 0.55));
     let at = LEFT - 12;
     for (const [name, ...marks] of entries) {
-      picture.append(svg("g", { transform: `translate(${at},12)` }, ...marks), text(at + 26, 16, name, { fill: paint("--ink"), "font-size": size.toFixed(1) }));
+      picture.append(svg("g", { transform: `translate(${at},12)` }, ...marks), text(at + 26, 16, name, { fill: "var(--ink)", "font-size": size.toFixed(1) }));
       at += 30 + 0.55 * size * (name.length + 1);
     }
   }
 
+  // The marks are those of the drawing before, unless the models have other colours or there are other queries.
+  const scattered = { key: "", plot: null };
+  function marksOf(count) {
+    const key = JSON.stringify([colors, count]);
+    if (key !== scattered.key) Object.assign(scattered, { key, plot: explorable.scatter(colors.map((color, i) => ({ count, radius: 3.5, color, square: i > 0 }))) });
+    return scattered.plot;
+  }
+
   function scatter({ answer, names, runs, about }) {
-    const rows = answer.models.flatMap((one, i) => one.y.map((y, j) => ({ query: j + 1, truth: answer.truth.y[j], predicted: y, model: names[i], run: runs[i] }))).filter((row) => row.predicted !== null);
+    const truth = answer.truth.y;
+    const rows = answer.models.flatMap((one, i) => one.y.map((y, j) => ({ query: j + 1, truth: truth[j], predicted: y, model: names[i], run: runs[i] }))).filter((row) => row.predicted !== null);
     const words = answer.models.map((one, i) => `${names[i]}: R² ${number(one.r2)}`).join("; ");
-    plot("scatter", { height: HEIGHT, rows, about, words: `${answer.truth.y.length} queries. ${words}`, draw(picture, width) {
-      const both = ends("scatter", rows.flatMap(({ truth, predicted }) => [truth, predicted])); // both axes follow the diagonal
-      const { x, y } = axes(picture, width, { xs: both, ys: both, xTitle: "true y", yTitle: "predicted y" });
-      picture.append(svg("path", { d: points(both, both, x, y), stroke: paint("--truth"), "stroke-dasharray": "4 3", fill: "none" }));
-      answer.models.forEach((one, i) => picture.append(svg("path", { fill: colors[i], opacity: 0.65, d: one.y.map((value, j) => (value === null ? "" : MARKS[i](Number(x(answer.truth.y[j]).toFixed(1)), Number(y(value).toFixed(1))))).join("") })));
+    plot("scatter", { height: HEIGHT, rows, about, words: `${truth.length} queries. ${words}`, draw(picture, width) {
+      const marks = marksOf(truth.length);
+      const ends = endsOf("scatter", rows.flatMap((row) => [row.truth, row.predicted]));
+      const { x, y } = marks.draw({ ends, truth, predicted: answer.models.map((one) => one.y), ...layout(width), xTitle: "true y", yTitle: "predicted y" });
+      picture.append(marks.node);
       legend(picture, width, names.map((name, i) => [name, svg("path", { d: MARKS[i](12, 0), fill: colors[i] })]));
       nearest(picture, rows.map((row) => [x(row.truth), y(row.predicted), `${row.model}: true ${number(row.truth)}, predicted ${number(row.predicted)}`]), width);
     } });
@@ -63,8 +61,8 @@
 
   // Beside the pointer: what the nearest point says.
   function nearest(picture, marks, width) {
-    const shown = text(width - RIGHT, HEIGHT - BOTTOM - 6, "", { "text-anchor": "end", fill: paint("--ink"), stroke: paint("--paper"), "stroke-width": 3, "paint-order": "stroke" });
-    const ring = svg("circle", { r: 6, fill: "none", stroke: paint("--ink"), visibility: "hidden" });
+    const shown = text(width - RIGHT, HEIGHT - BOTTOM - 6, "", { "text-anchor": "end", fill: "var(--ink)", stroke: "var(--paper)", "stroke-width": 3, "paint-order": "stroke" });
+    const ring = svg("circle", { r: 6, fill: "none", stroke: "var(--ink)", visibility: "hidden" });
     picture.append(ring, shown);
     picture.addEventListener("pointermove", (event) => {
       const box = picture.getBoundingClientRect();
@@ -85,15 +83,15 @@
     const three = (values) => [values[0], values[Math.floor(values.length / 2)], values.at(-1)].map((value) => number(value, 2)).join(", ");
     const words = [["the truth", answer.truth.slice], ...answer.models.map((one, i) => [names[i], one.slice])].map(([name, values]) => `${name}: ${three(values)}`).join("; ");
     plot("slice", { height: HEIGHT, rows: [...truth, ...lines, ...examples], about, words: `y at the line's start, middle and end. ${words}`, draw(picture, width) {
-      const ys = ends("slice", [...answer.truth.slice, ...lines.map((row) => row.y)]);
-      const { x, y, bottom } = axes(picture, width, { xs: [t[0], t.at(-1)], ys, xTitle: "along the line", yTitle: "y" });
-      context.forEach((at, j) => at >= t[0] && at <= t.at(-1) && picture.append(svg("path", { class: "example", "data-example": j + 1, d: `M${x(at)},${bottom}v-9`, stroke: paint("--soft"), "stroke-width": 1.5 })));
-      picture.append(svg("path", { d: points(t, answer.truth.slice, x, y), stroke: paint("--truth"), "stroke-width": 5, fill: "none" }));
+      const ys = endsOf("slice", [...answer.truth.slice, ...lines.map((row) => row.y)]);
+      const { x, y, bottom } = axes(picture, { ...layout(width), xs: [t[0], t.at(-1)], ys, xTitle: "along the line", yTitle: "y" });
+      context.forEach((at, j) => at >= t[0] && at <= t.at(-1) && picture.append(svg("path", { class: "example", "data-example": j + 1, d: `M${x(at)},${bottom}v-9`, stroke: "var(--soft)", "stroke-width": 1.5 })));
+      picture.append(svg("path", { d: points(t, answer.truth.slice, x, y), stroke: "var(--edge)", "stroke-width": 5, fill: "none" }));
       answer.models.forEach((one, i) => picture.append(one.slice.includes(null) // a line through the few points that are known would be another function's
         ? svg("path", { d: one.slice.map((value, j) => (value === null ? "" : MARKS[i](Number(x(t[j]).toFixed(1)), Number(y(value).toFixed(1))))).join(""), fill: colors[i] })
         : svg("path", { d: points(t, one.slice, x, y), stroke: colors[i], "stroke-width": 2.2, "stroke-dasharray": DASHES[i], fill: "none" })));
       const piece = (color, thick, dash) => svg("path", { d: "M0,0h22", stroke: color, "stroke-width": thick, "stroke-dasharray": dash });
-      legend(picture, width, [["truth", piece(paint("--truth"), 5, null)], ...names.map((name, i) => [name, piece(colors[i], 2.2, DASHES[i])])]);
+      legend(picture, width, [["truth", piece("var(--edge)", 5, null)], ...names.map((name, i) => [name, piece(colors[i], 2.2, DASHES[i])])]);
     } });
   }
 
@@ -111,19 +109,19 @@
     const words = answer.latent.map((_, j) => `${theta(j)}: ${rows.filter((row) => row.module === j + 1).map((row) => `${row.model} ${number(row.value, 2)}`).join(", ")}`).join("; ");
     plot("latent", { height: HEIGHT, rows, about, words, draw(picture, width) {
       const many = answer.latent.length;
-      const ys = ends("latent", [0, 1, ...rows.flatMap(({ value, deviation }) => [value - (deviation ?? 0), value + (deviation ?? 0)])]);
-      const { x, y, bottom } = axes(picture, width, { xs: [0, many], ys, xTitle: "module", yTitle: "latent", xTicks: [] });
+      const ys = endsOf("latent", [0, 1, ...rows.flatMap(({ value, deviation }) => [value - (deviation ?? 0), value + (deviation ?? 0)])]);
+      const { x, y, bottom } = axes(picture, { ...layout(width), xs: [0, many], ys, xTitle: "module", yTitle: "latent", xTicks: [] });
       const series = ["truth", ...names];
-      const shades = [paint("--soft"), ...colors];
+      const shades = ["var(--soft)", ...colors];
       const wide = Math.min(22, (x(1) - x(0) - 6) / series.length);
-      answer.latent.forEach((_, j) => picture.append(text(x(j + 0.5), bottom + 15, theta(j), { "text-anchor": "middle", fill: paint("--ink"), "font-size": 14 })));
+      answer.latent.forEach((_, j) => picture.append(text(x(j + 0.5), bottom + 15, theta(j), { "text-anchor": "middle", fill: "var(--ink)", "font-size": 14 })));
       for (const { module, value, model, deviation } of rows) {
         const rank = series.indexOf(model);
         const at = x(module - 0.5) + (rank - series.length / 2) * wide;
         picture.append(svg("path", { d: `M${at.toFixed(1)},${y(0).toFixed(1)}h${(wide - 1).toFixed(1)}V${y(value).toFixed(1)}h${(1 - wide).toFixed(1)}Z`, fill: shades[rank] }));
-        if (deviation > 0.001) picture.append(svg("path", { d: `M${(at + wide / 2).toFixed(1)},${y(value - deviation).toFixed(1)}V${y(value + deviation).toFixed(1)}`, stroke: paint("--ink"), "stroke-width": 1.5 }));
+        if (deviation > 0.001) picture.append(svg("path", { d: `M${(at + wide / 2).toFixed(1)},${y(value - deviation).toFixed(1)}V${y(value + deviation).toFixed(1)}`, stroke: "var(--ink)", "stroke-width": 1.5 }));
       }
-      picture.append(svg("path", { d: `M${LEFT},${y(0)}H${width - RIGHT}`, stroke: paint("--soft") }));
+      picture.append(svg("path", { d: `M${LEFT},${y(0)}H${width - RIGHT}`, stroke: "var(--soft)" }));
       legend(picture, width, series.map((name, i) => [name, svg("path", { d: "M6,-6h12v12h-12Z", fill: shades[i] })]));
     } });
   }
@@ -145,11 +143,11 @@
     plot("attention", { height: Math.max(HEIGHT, maps.length * down + 32), rows, about, words, draw(picture, width) {
       const tokens = maps[0].heads[0].length;
       const across = (width - LEFT - RIGHT - 52) / tokens;
-      const ink = paint("--link");
+      const ink = "var(--link)";
       const shades = Array(SHADES + 1).fill(""); // one path for all cells of a shade: hundreds of elements would be slow to draw
-      const marked = svg("rect", { fill: "none", stroke: paint("--ink"), "stroke-width": 1.5, visibility: "hidden" });
+      const marked = svg("rect", { fill: "none", stroke: "var(--ink)", "stroke-width": 1.5, visibility: "hidden" });
       maps.forEach(({ name, heads }, k) => {
-        picture.append(text(LEFT, k * down + 14, name, { fill: paint("--ink") }), text(LEFT - 6, k * down + 20 + (many * cell) / 2 + 4, many > 1 ? `${heads.length} heads` : "head", { "text-anchor": "end", "font-size": 10 }));
+        picture.append(text(LEFT, k * down + 14, name, { fill: "var(--ink)" }), text(LEFT - 6, k * down + 20 + (many * cell) / 2 + 4, many > 1 ? `${heads.length} heads` : "head", { "text-anchor": "end", "font-size": 10 }));
         heads.forEach((weights, head) => weights.forEach((weight, token) => {
           shades[Math.round((SHADES * weight) / highest)] += `M${(LEFT + token * across).toFixed(1)},${k * down + 20 + head * cell}h${(across - 0.5).toFixed(1)}v${cell - 0.5}h-${(across - 0.5).toFixed(1)}Z`;
         }));
@@ -161,12 +159,12 @@
       const bar = width - RIGHT - 34;
       for (let i = 0; i < 20; i += 1) picture.append(svg("path", { d: `M${bar},${20 + i * 5}h12v5h-12Z`, fill: ink, "fill-opacity": 0.03 + (0.97 * (19 - i)) / 19 }));
       picture.append(text(bar + 15, 28, number(highest, 2)), text(bar + 15, 120, "0"), marked);
-      const read = text(LEFT, bottom + 26, "", { fill: paint("--ink") });
+      const read = text(LEFT, bottom + 26, "", { fill: "var(--ink)" });
       picture.append(read);
       const mark = (token) => {
         document.querySelectorAll("#slice .example").forEach((one) => {
           const on = Number(one.dataset.example) === token;
-          one.setAttribute("stroke", paint(on ? "--ink" : "--soft"));
+          one.setAttribute("stroke", `var(${on ? "--ink" : "--soft"})`);
           one.setAttribute("stroke-width", on ? 5 : 1.5);
         });
         marked.setAttribute("visibility", token ? "visible" : "hidden");

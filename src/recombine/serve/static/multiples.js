@@ -7,7 +7,7 @@
 //   lines   [{ name, color, dash, symbol, faint, points: { metric: [{ step, mean, low, high, shown }] } }]
 //   range   the steps of the axis, or null for all;  logarithmic: whether the axis of steps is
 recombine.multiples = (() => {
-  const { element, svg: make, paint, ticks } = recombine;
+  const { element, svg: make, ticks } = recombine;
   const [LEFT, RIGHT, TOP, BOTTOM, GAP] = [40, 10, 26, 22, 10];
   const SYMBOLS = 6; // per line
   const SHAPES = ["M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0Z", "M-3.5,-3.5H3.5V3.5H-3.5Z", "M0,-4.5L4.5,3.5H-4.5Z", "M0,-5L4,0L0,5L-4,0Z",
@@ -53,7 +53,7 @@ recombine.multiples = (() => {
       const inner = across - LEFT - RIGHT;
       const x = (step) => LEFT + (inner * (bend(step) - bend(first))) / (bend(last) - bend(first) || 1);
       const rows = Math.ceil(panels.length / columns);
-      const [ink, soft, rule, ground] = ["--ink", "--soft", "--line", "--paper"].map(paint);
+      const [ink, soft, rule, ground] = ["var(--ink)", "var(--soft)", "var(--line)", "var(--paper)"];
       const svg = make("svg", { xmlns: "http://www.w3.org/2000/svg", width, height: rows * down, viewBox: `0 0 ${width} ${rows * down}`, "font-family": "Helvetica, Arial, sans-serif", "font-size": 12, role: "img", "aria-label": words, tabindex: 0 });
       svg.append(make("rect", { width, height: rows * down, fill: ground }));
       const plots = panels.map((panel, i) => {
@@ -127,10 +127,10 @@ recombine.multiples = (() => {
       for (const plot of now.plots.filter(Boolean)) {
         plot.over.replaceChildren();
         if (step === null) continue;
-        plot.over.append(make("line", { class: "rule", x1: now.x(step), x2: now.x(step), y1: TOP - 2, y2: now.down - BOTTOM, stroke: paint("--ink"), "stroke-width": 1 }));
+        plot.over.append(make("line", { class: "rule", x1: now.x(step), x2: now.x(step), y1: TOP - 2, y2: now.down - BOTTOM, stroke: "var(--ink)", "stroke-width": 1 }));
         for (const line of given.lines) {
           const found = line.points[plot.panel.metric]?.find((one) => one.step === step);
-          if (found && found.shown >= plot.low && found.shown <= plot.high && !line.faint) plot.over.append(make("circle", { cx: now.x(step), cy: plot.y(found.shown), r: 3.5, fill: line.color, stroke: paint("--paper") }));
+          if (found && found.shown >= plot.low && found.shown <= plot.high && !line.faint) plot.over.append(make("circle", { cx: now.x(step), cy: plot.y(found.shown), r: 3.5, fill: line.color, stroke: "var(--paper)" }));
         }
       }
       onread(step);
@@ -151,7 +151,7 @@ recombine.multiples = (() => {
       const { x } = spot(event);
       point(nearest(x));
       if (from === null || Math.abs(x - from) < 4) return;
-      for (const { over } of now.plots.filter(Boolean)) over.append(make("rect", { class: "brush", x: Math.max(LEFT, Math.min(x, from)), y: TOP - 2, width: Math.abs(Math.min(now.across - RIGHT, x) - from), height: now.down - TOP - BOTTOM + 2, fill: paint("--link"), opacity: 0.2 }));
+      for (const { over } of now.plots.filter(Boolean)) over.append(make("rect", { class: "brush", x: Math.max(LEFT, Math.min(x, from)), y: TOP - 2, width: Math.abs(Math.min(now.across - RIGHT, x) - from), height: now.down - TOP - BOTTOM + 2, fill: "var(--link)", opacity: 0.2 }));
     });
     on("pointerleave", () => { from = null; point(null); });
     on("pointerdown", (event) => {

@@ -1,7 +1,7 @@
 "use strict";
 // The page of one run: its configuration, curves, scores and log. And the difference between two runs.
 (() => {
-  const { byId, element, ask, number, writeAddress, trouble, curves, maskName } = recombine;
+  const { byId, element, ask, number, writeAddress, trouble, curves, maskName, isExplorable } = recombine;
   let name = "";
   let turn = 0;
 
@@ -32,7 +32,7 @@
     if (!run) throw new Error(`${name}: there is no such run`);
     const step = run.num_steps ? `step ${run.step.toLocaleString("en")} of ${run.num_steps.toLocaleString("en")}` : "";
     byId("run-about").textContent = [run.model, run.support, run.seed === null ? null : `seed ${run.seed}`, run.state, step, run.error].filter(Boolean).join(" · ");
-    byId("run-explore").hidden = !run.playable;
+    byId("run-explore").hidden = !isExplorable(run);
     byId("run-explore").href = `#explore&${new URLSearchParams([["run0", name]])}`;
     const [detail] = await Promise.all([ask("/api/run", [["run", name]]), curves.showOne(name, byId("run-curves"), () => mine === turn)]);
     if (mine !== turn) return;

@@ -1,7 +1,7 @@
 "use strict";
 // The table of runs: the study that is shown, filtering, sorting, grouping and selecting.
 (() => {
-  const { byId, element, ask, say, number, writeAddress, trouble, curves, claims } = recombine;
+  const { byId, element, ask, say, number, writeAddress, trouble, curves, claims, isExplorable } = recombine;
   const runs = new Map();
   const rows = new Map();
   const MANY_PICKED = 24; // runs of a study that are selected by default
@@ -58,7 +58,7 @@
   function fill(row, run) {
     row.firstChild.firstChild.checked = state.picked.has(run.name);
     row.classList.toggle("picked", state.picked.has(run.name));
-    row.querySelector(".to-explore").hidden = !run.playable;
+    row.querySelector(".to-explore").hidden = !isExplorable(run);
     cells(run).forEach(([text, kind], i) => {
       const cell = row.children[i + 2];
       cell.className = kind ?? "";
