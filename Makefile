@@ -18,7 +18,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 setup: $(BASE)
 
-$(BASE): pyproject.toml constraints.txt
+# The package's first file has its version, which is also written where it is installed.
+$(BASE): pyproject.toml constraints.txt src/recombine/__init__.py
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) .

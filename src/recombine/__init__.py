@@ -8,7 +8,7 @@ has the names that a notebook needs (`dir(rc)`; docs/python.md). Each is loaded 
 Recombine takes no time. Everything else is imported from its room, such as `recombine.model.transformer`.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _PLACES = {
     "load": "notebook.load",

@@ -248,6 +248,9 @@ def test_a_reader_that_leaves_is_no_error() -> None:
 
 
 def test_the_version_is_the_same_everywhere() -> None:
-    citation = (Path(__file__).parents[2] / "CITATION.cff").read_text(encoding="utf-8")
+    citation, changes = (
+        (Path(__file__).parents[2] / name).read_text(encoding="utf-8") for name in ("CITATION.cff", "CHANGELOG.md")
+    )
     assert f"version: {__version__}\n" in citation
-    assert version("recombine") == __version__
+    assert re.findall(r"^## \[(.+?)\]", changes, re.MULTILINE)[0] == __version__
+    assert version("recombine") == __version__, "`make setup` installs it again"

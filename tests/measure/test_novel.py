@@ -1,5 +1,6 @@
 """The novel part: against NumPy and algebra, and where each reference has to stand."""
 
+import tracemalloc
 from functools import cache
 from types import SimpleNamespace
 
@@ -13,7 +14,15 @@ from recombine.config.schema import Config
 from recombine.config.toml import override
 from recombine.errors import InputError
 from recombine.measure.evaluated import EvaluatedModel
-from recombine.measure.novel import NovelTasks, measure_novel, novel_tasks, score_novel, snapshot_tasks, span_of
+from recombine.measure.novel import (
+    NovelTasks,
+    measure_novel,
+    novel_tasks,
+    score_novel,
+    snapshot_tasks,
+    span_of,
+    spans_of,
+)
 from recombine.measure.reference.baselines import make_references, predict_reference
 from recombine.measure.reference.trained_tasks import draw_tasks
 from recombine.model.build import build_model
@@ -254,6 +263,27 @@ def test_the_novel_part_of_vector_labels_is_that_of_each_output() -> None:
     assert found.r2 == pytest.approx(1 - error / novel)
     spread = np.var(truth, axis=1, ddof=1).sum()
     assert found.share == pytest.approx(novel / (span.shape[-2] - span.shape[-1]) / spread)
+
+
+def test_the_functions_of_all_outputs_are_never_copied() -> None:
+    """512 functions at 4,096 inputs: a copy in float64 of those of 64 outputs takes a gigabyte."""
+    config = override(VECTORS, {"task": {"output_dim": 8}})
+    teacher = config_teacher(config)
+    tracemalloc.start()  # counts NumPy's arrays, but not JAX's, where the functions in float32 are
+    try:
+        novel_tasks(config, teacher, most_episodes=600)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 512 * 4_096 * 8 * np.dtype(np.float64).itemsize
+
+
+def test_spans_of_several_shares_are_those_of_each() -> None:
+    functions = np.random.default_rng(0).normal(size=(40, 60, 2)) * 0.5 ** np.arange(40)[:, None, None]
+    both = spans_of(functions, (0.9, None), (0.99, None))
+    assert both[0].shape[-1] < both[1].shape[-1]
+    for explained, found in zip((0.9, 0.99), both, strict=True):
+        np.testing.assert_array_equal(found, span_of(functions, explained))
 
 
 def test_the_span_of_vector_functions_is_that_of_each_output() -> None:

@@ -16,6 +16,7 @@ With several outputs, each output has a span of its own, all of the same number 
 outputs are pooled. So the span also holds what blends the trained tasks with other weights for each output.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -103,9 +104,10 @@ def novel_tasks(
     """
     task = config.task
     x = sample_input(stream_key(config.seed, Stream.novel), (NUM_INPUTS, task.input_dim), task.input_distribution)
-    functions = np.asarray(_label_inputs(draw_tasks(config.seed, teacher, task.support), x), np.float64)
+    trained = draw_tasks(config.seed, teacher, task.support)
     rank, finer_rank = directions or (None, None)
-    span, finer = span_of(functions, EXPLAINED, rank), span_of(functions, FINER, finer_rank)
+    # The functions have no name here: with 64 outputs they take half a gigabyte, which is free again after this line.
+    span, finer = spans_of(np.asarray(_label_inputs(trained, x)), (EXPLAINED, rank), (FINER, finer_rank))
     num_queries = max(LEAST_QUERIES, 2 * finer.shape[-1])
     contexts = sample_masks(
         config.seed, Stream.novel, teacher, task.support.held_out, task.episode_length, NUM_CONTEXTS, step=1
@@ -127,20 +129,29 @@ def span_of(
     With several outputs there is a span for each; the output that needs most directions determines their number.
     A `rank` that is given must explain that share up to the noise between machines.
     """
+    return spans_of(functions, (explained, rank))[0]
+
+
+def spans_of(
+    functions: Float[np.ndarray, "tasks inputs *out"], *wanted: tuple[float, int | None]
+) -> list[Float[np.ndarray, "*out inputs directions"]]:
+    """`span_of` for several shares of the variance, each with a rank or None."""
     outputs = [_principal(one) for one in (functions[None] if functions.ndim == 2 else np.moveaxis(functions, -1, 0))]
-    least, found, most = (max(one.rank(explained + noise) for one in outputs) for noise in (-NOISE, 0.0, NOISE))
-    rank = found if rank is None else rank
-    if not least <= rank <= most:
-        expected = f"{found} directions explain {explained:.2%} of the variance of trained tasks"
-        raise InputError("directions", rank, expected)
-    spans = [one.span(rank) for one in outputs]
-    return spans[0] if functions.ndim == 2 else np.stack(spans)
+    found = []
+    for explained, rank in wanted:
+        chosen = _rank(outputs, explained, rank)
+        spans = [one.span(chosen) for one in outputs]
+        found.append(spans[0] if functions.ndim == 2 else np.stack(spans))
+    return found
 
 
 class Principal(NamedTuple):
-    """Centred functions with one output, and their principal directions as combinations of them, the largest first."""
+    """Functions with one output, and their principal directions as combinations of them, the largest first.
 
-    centred: Float[np.ndarray, "tasks inputs"]
+    The functions stay a view in float32. Centred copies of all 64 outputs in float64 would take a gigabyte.
+    """
+
+    functions: Float[np.ndarray, "tasks inputs"]
     variances: Float[np.ndarray, "tasks"]
     combinations: Float[np.ndarray, "tasks tasks"]
 
@@ -153,14 +164,29 @@ class Principal(NamedTuple):
         """With fewer directions of its own than `rank`, the rest are drawn: the same ones everywhere."""
         own = self.variances[:rank] > SMALLEST_VARIANCE * self.variances[0]
         scale = np.sqrt(np.where(own, self.variances[:rank], 1.0))
-        directions = self.centred.T @ self.combinations[:, :rank] / scale
+        directions = _centred(self.functions).T @ self.combinations[:, :rank] / scale
         directions[:, ~own] = np.random.default_rng(0).normal(size=(len(directions), (~own).sum()))
         return np.column_stack([np.full(len(directions), len(directions) ** -0.5), directions])
 
 
 def _principal(functions: Float[np.ndarray, "tasks inputs"]) -> Principal:
-    centred = functions - functions.mean(axis=1, keepdims=True)
-    return Principal(centred, *(found[..., ::-1] for found in np.linalg.eigh(centred @ centred.T)))
+    centred = _centred(functions)
+    return Principal(functions, *(found[..., ::-1] for found in np.linalg.eigh(centred @ centred.T)))
+
+
+def _centred(functions: Float[np.ndarray, "tasks inputs"]) -> Float[np.ndarray, "tasks inputs"]:
+    functions = np.asarray(functions, np.float64)
+    return functions - functions.mean(axis=1, keepdims=True)
+
+
+def _rank(outputs: Sequence[Principal], explained: float, given: int | None) -> int:
+    """The number of directions with which every output's explain a share of its variance."""
+    least, found, most = (max(one.rank(explained + noise) for one in outputs) for noise in (-NOISE, 0.0, NOISE))
+    rank = found if given is None else given
+    if not least <= rank <= most:
+        expected = f"{found} directions explain {explained:.2%} of the variance of trained tasks"
+        raise InputError("directions", rank, expected)
+    return rank
 
 
 @one_thread

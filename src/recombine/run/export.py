@@ -5,6 +5,7 @@ Parameters come with a model card.
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from safetensors.numpy import save
@@ -16,14 +17,15 @@ from recombine.model.build import count_parameters
 from recombine.model.weights import named_arrays
 from recombine.record.codec import BadRecord, decode, encode
 from recombine.record.run_state import Environment, Start
-from recombine.run.load import load_model
+from recombine.run.load import TrainedModel, load_recorded
 from recombine.storage.archive import SUFFIX, open_archive, split_path, write_archive
-from recombine.storage.integrity import MANIFEST, export_manifest, recorded
+from recombine.storage.integrity import MANIFEST, Recorded, export_manifest, recorded
 from recombine.storage.reader import (
     LARGEST_SCORECARD,
     LARGEST_SMALL,
     StoredRun,
-    last_row,
+    last_row_of,
+    parse_rows,
     read_config,
     read_run,
     read_selection,
@@ -61,14 +63,20 @@ def check_export(runs: Iterable[RunSource], out: Path, weights: bool = False, li
         names.add(run.name)
         if (out / run.name).resolve() == run.path.resolve():
             raise InputError("out", str(out), "already has this run; name another directory")
-        if not weights:
-            continue
-        step, row = load_model(run.path).step, last_row(run)
-        if row is None or step != row.step:
-            measured = None if row is None else row.step
-            what = f"its newest checkpoint is at step {step}, but it was last measured at step {measured}"
-            advice = "scores and parameters would not match; train further, or export without --weights"
-            raise InputError("run", str(run.path), f"{what}: {advice}")
+        if weights:
+            _parameters(run)
+
+
+def _parameters(run: RunSource) -> tuple[TrainedModel, Recorded]:
+    """The model, with its own configuration and metrics. Refuses parameters without scores at their step."""
+    trained, found = load_recorded(run.path)
+    row = last_row_of(found.metrics)
+    if row is None or trained.step != row.step:
+        measured = None if row is None else row.step
+        what = f"its newest checkpoint is at step {trained.step}, but it was last measured at step {measured}"
+        advice = "scores and parameters would not match; train further, or export without --weights"
+        raise InputError("run", str(run.path), f"{what}: {advice}")
+    return trained, found
 
 
 def _check_lists(lists: Sequence[Path], out: Path) -> None:
@@ -109,9 +117,12 @@ def _members(run: RunSource, weights: bool) -> dict[str, bytes]:
     if (env := _public_environment(run)) is not None:
         kept[ENV] = f"{encode(env, indent=1)}\n".encode()
     if weights:
-        model = load_model(run.path).model
-        kept[WEIGHTS] = save(named_arrays(model))
-        kept[CARD] = model_card(read_run(run, scorecard=False), count_parameters(model)).encode()
+        trained, found = _parameters(run)
+        kept |= {CONFIG: found.config.encode(), METRICS: found.metrics.encode()}
+        kept[WEIGHTS] = save(named_arrays(trained.model))
+        rows = parse_rows(run, found.metrics)
+        shown = replace(read_run(run, scorecard=False), config=trained.config, rows=rows)
+        kept[CARD] = model_card(shown, count_parameters(trained.model)).encode()
     kept[MANIFEST] = export_manifest(kept)
     members = {f"{run.name}/{name}": data for name, data in kept.items()}
     references = reference_file(read_config(run))

@@ -17,9 +17,9 @@ from recombine.model.build import count_parameters
 from recombine.model.interface import Model
 from recombine.model.weights import replace_arrays
 from recombine.no_links import is_directory
-from recombine.storage.checkpoint import DamagedCheckpoint, list_checkpoints, read_checkpoint
-from recombine.storage.integrity import check_exported
-from recombine.storage.reader import last_row, read_config
+from recombine.storage.checkpoint import Checkpoint, DamagedCheckpoint, checkpoint_path, newest_good, read_checkpoint
+from recombine.storage.integrity import Recorded, check_exported, recorded
+from recombine.storage.reader import last_row_of, parse_config
 from recombine.storage.source import CHECKPOINTS, CONFIG, METRICS, WEIGHTS, RunSource, open_run
 from recombine.train.step import State, state_shapes
 
@@ -45,40 +45,56 @@ def load_model(path: Path, below: Path | None = None, say: Callable[[str], None]
 
     With `below`, a directory that the user named, no link below that directory is followed.
     """
+    return load_recorded(path, below, say)[0]
+
+
+def load_recorded(
+    path: Path, below: Path | None = None, say: Callable[[str], None] = lambda text: None
+) -> tuple[TrainedModel, Recorded]:
+    """The model, and the configuration and metrics that were stored with its parameters.
+
+    A run may be training: what is read separately may be of two checkpoints.
+    """
+
+    def read(path: Path) -> Checkpoint:
+        checkpoint = read_checkpoint(path, below)
+        if CONFIG not in checkpoint.texts:
+            raise DamagedCheckpoint(f"{path.name} has no {CONFIG}")
+        return checkpoint
+
     source = open_run(path, below)
-    damage = "it has no checkpoint yet"
-    for checkpoint_path in list_checkpoints(path / CHECKPOINTS, below):
-        try:
-            checkpoint = read_checkpoint(checkpoint_path, below)
-            if CONFIG not in checkpoint.texts:
-                raise DamagedCheckpoint(f"{checkpoint_path.name} has no {CONFIG}")
-        except DamagedCheckpoint as error:
-            damage = str(error)
-            say(f"{path}: skipping a damaged checkpoint: {damage}")
-            continue
-        config = stored_config(parse_toml(checkpoint.texts[CONFIG], str(checkpoint_path / CONFIG)))
-        arrays = {name: array for name, array in checkpoint.arrays.items() if name != LOSSES}
-        return TrainedModel(config, restore_state(config, arrays, str(path)).model, checkpoint.step)
+    found, damage = newest_good(path / CHECKPOINTS, read, below)
+    for error in damage:
+        say(f"{path}: skipping a damaged checkpoint: {error}")
+    if found is not None:
+        where = checkpoint_path(path / CHECKPOINTS, found.step) / CONFIG
+        config = stored_config(parse_toml(found.texts[CONFIG], str(where)))
+        arrays = {name: array for name, array in found.arrays.items() if name != LOSSES}
+        trained = TrainedModel(config, restore_state(config, arrays, str(path)).model, found.step)
+        return trained, Recorded(found.texts[CONFIG], found.texts.get(METRICS, ""), ())
     if source.has(WEIGHTS):
         return _load_exported(source)
     if not is_directory(path / CHECKPOINTS, below):
         raise InputError("run", str(path), "has no parameters; `recombine export --weights` includes them")
-    raise InputError("run", str(path), f"no good checkpoint ({damage})")
+    raise InputError("run", str(path), f"no good checkpoint ({damage[-1] if damage else 'it has no checkpoint yet'})")
 
 
-def _load_exported(source: RunSource) -> TrainedModel:
+def _load_exported(source: RunSource) -> tuple[TrainedModel, Recorded]:
     """Load the model of an exported run: its parameters are in one file, its step is in the last row of metrics."""
-    config, row = read_config(source), last_row(source)
+    found = recorded(source)
+    config, row = parse_config(source, found.config), last_row_of(found.metrics)
     try:
         data = source.read(WEIGHTS, LARGEST_WEIGHTS)
-        check_exported(source, {WEIGHTS: data})
+        # All three against one manifest: the run may be exported again meanwhile, at a later step.
+        check_exported(source, {CONFIG: found.config.encode(), METRICS: found.metrics.encode(), WEIGHTS: data})
         arrays = load(data)
     except (NotAFile, SafetensorError, ValueError, KeyError) as error:
         raise InputError("run", str(source.path), f"its {WEIGHTS} cannot be read ({error})") from error
     if row is None:
         raise InputError("run", str(source.path), f"its {METRICS} has no row that can be read")
     where = str(source.path / WEIGHTS)
-    return TrainedModel(config, replace_arrays(_shapes(config, arrays, where).model, arrays, where), row.step)
+    model = replace_arrays(_shapes(config, arrays, where).model, arrays, where)
+    return TrainedModel(config, model, row.step), found
 
 
 def restore_state(config: Config, arrays: Mapping[str, np.ndarray], where: str) -> State:

@@ -10,9 +10,9 @@ import errno
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from safetensors import SafetensorError
@@ -28,17 +28,19 @@ from recombine.files import (
     sync_directory,
     write_new,
 )
-from recombine.no_links import is_directory, names_below
+from recombine.no_links import is_directory, names_below, stat_below
 from recombine.record.codec import BadRecord, convert, plain
 from recombine.record.run_state import Identity
 
 FORMAT = 1
 KEPT = 2
+MOST_TRIES = 10  # to read a run that is saved again and again meanwhile
 LARGEST_MANIFEST = 1 << 20
 STATE, MANIFEST = "state.safetensors", "manifest.json"
 SAVING, REMOVING, DAMAGED = ".saving", ".removing", "damaged-"
 BEFORE = "-before"  # the previous version of a checkpoint whose step is being saved again, with one more row of metrics
 
+T = TypeVar("T")
 Manifest = dict[str, Any]  # raw JSON: its digest covers every key, also unknown ones
 
 
@@ -140,6 +142,37 @@ def set_aside(path: Path) -> Path:
     _clear(aside)
     rename(path, aside)
     return aside
+
+
+def newest_good(
+    directory: Path, read: Callable[[Path], T], below: Path | None = None
+) -> tuple[T | None, list[DamagedCheckpoint]]:
+    """The result of `read` for the newest good checkpoint, and the damage of newer ones. For a run of another process.
+
+    That process may be saving: it removes a checkpoint, or replaces it by another of the same step, between the reads
+    of two files. The second file then does not match the manifest, although nothing is damaged. So if the directory is
+    no longer the same one, the newest checkpoint is looked for again.
+    """
+    damage: list[DamagedCheckpoint] = []
+    for tries_left in reversed(range(MOST_TRIES)):
+        damage = []
+        for path in list_checkpoints(directory, below):
+            before = _which(path, below)
+            try:
+                return read(path), damage
+            except DamagedCheckpoint as error:
+                if tries_left and (before is None or before != _which(path, below)):
+                    break
+                damage.append(error)
+        else:
+            break
+    return None, damage
+
+
+def _which(path: Path, below: Path | None) -> tuple[int, int] | None:
+    """Identifies the directory that has this name now; None if there is none. A rename changes it."""
+    found = stat_below(path, path.parent if below is None else below)
+    return None if found is None else (found.st_ino, found.st_ctime_ns)
 
 
 def read_checkpoint(path: Path, below: Path | None = None) -> Checkpoint:

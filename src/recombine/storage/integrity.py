@@ -7,6 +7,7 @@ A stored measurement is shown only if the code that it depends on is unchanged: 
 """
 
 import hashlib
+from pathlib import Path
 from typing import NamedTuple
 
 from recombine.code_digest import model_digest, package_digest
@@ -15,7 +16,7 @@ from recombine.errors import InputError
 from recombine.files import NotAFile
 from recombine.record.codec import BadRecord, Record
 from recombine.record.seal import seal, unseal
-from recombine.storage.checkpoint import DamagedCheckpoint, list_checkpoints, read_texts
+from recombine.storage.checkpoint import DamagedCheckpoint, list_checkpoints, newest_good, read_texts
 from recombine.storage.source import CHECKPOINTS, CONFIG, METRICS, DirectorySource, RunSource
 
 MANIFEST = "manifest.json"  # in an exported run
@@ -78,20 +79,22 @@ def export_manifest(files: dict[str, bytes]) -> bytes:
 
 def _copies(source: RunSource) -> tuple[tuple[int, dict[str, str]] | None, list[str]]:
     """The step and the texts of the newest good checkpoint, and notes on newer ones that are damaged."""
-    notes: list[str] = []
-    if isinstance(source, DirectorySource):
-        try:
-            paths = list_checkpoints(source.path / CHECKPOINTS, source.below)
-        except OSError as error:
-            return None, [f"{CHECKPOINTS} cannot be read ({error.strerror}): the metrics cannot be verified"]
-        for path in paths:
-            try:
-                step, texts = read_texts(path, source.below)
-                if {CONFIG, METRICS} <= texts.keys():
-                    return (step, texts), notes
-            except DamagedCheckpoint as damage:
-                notes.append(f"a checkpoint is damaged ({damage}); the previous one is used instead")
-    return None, notes
+    if not isinstance(source, DirectorySource):
+        return None, []
+    checkpoints, below = source.path / CHECKPOINTS, source.below
+    try:
+        list_checkpoints(checkpoints, below)
+    except OSError as error:
+        return None, [f"{CHECKPOINTS} cannot be read ({error.strerror}): the metrics cannot be verified"]
+
+    def read(path: Path) -> tuple[int, dict[str, str]]:
+        step, texts = read_texts(path, below)
+        if not {CONFIG, METRICS} <= texts.keys():
+            raise DamagedCheckpoint(f"{path.name} lacks {CONFIG} or {METRICS}")
+        return step, texts
+
+    found, damage = newest_good(checkpoints, read, below)
+    return found, [f"a checkpoint is damaged ({one}); the previous one is used instead" for one in damage]
 
 
 def _read(source: RunSource, name: str, most: int) -> bytes:

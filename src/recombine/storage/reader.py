@@ -107,7 +107,7 @@ class StoredRun:
 def read_run(source: RunSource, scorecard: bool = True) -> StoredRun:
     """Read everything in a run's files. With `scorecard=False`, JAX is not imported."""
     found = recorded(source)
-    config, rows = _parse_config(source, found.config), _parse_rows(source, found.metrics)
+    config, rows = parse_config(source, found.config), parse_rows(source, found.metrics)
     _check_splits(source, config, rows)
     sealed = read_scorecard(source) if scorecard else None
     card = None if sealed is None else sealed.value
@@ -129,10 +129,11 @@ def read_run(source: RunSource, scorecard: bool = True) -> StoredRun:
 
 def read_config(source: RunSource) -> Config:
     """The configuration, verified."""
-    return _parse_config(source, recorded(source).config)
+    return parse_config(source, recorded(source).config)
 
 
-def _parse_config(source: RunSource, text: str) -> Config:
+def parse_config(source: RunSource, text: str) -> Config:
+    """The configuration in a text that `recorded` gave."""
     tables = parse_toml(text, str(source.path / CONFIG))
     try:
         return stored_config(tables)
@@ -160,11 +161,11 @@ def run_config(path: Path) -> Config:
 
 def read_rows(source: RunSource) -> tuple[MetricsRow, ...]:
     """The rows of metrics, verified."""
-    return _parse_rows(source, recorded(source).metrics)
+    return parse_rows(source, recorded(source).metrics)
 
 
-def _parse_rows(source: RunSource, text: str) -> tuple[MetricsRow, ...]:
-    """The rows in a text. A last line without a newline is still being written, and is left out."""
+def parse_rows(source: RunSource, text: str) -> tuple[MetricsRow, ...]:
+    """The rows in a text that `recorded` gave. A last line without a newline is still being written: it is left out."""
     rows = []
     for number, line in enumerate(text.splitlines(keepends=True), start=1):
         if not line.endswith("\n"):
@@ -187,9 +188,17 @@ def _check_splits(source: RunSource, config: Config, rows: tuple[MetricsRow, ...
 def last_row(source: RunSource) -> MetricsRow | None:
     """The newest row of metrics. None if there is none, or if it cannot be read."""
     try:
-        lines = recorded(source).metrics.split("\n")[:-1]
+        return last_row_of(recorded(source).metrics)
+    except (OSError, InputError):
+        return None
+
+
+def last_row_of(metrics: str) -> MetricsRow | None:
+    """The newest row in a text. None if there is none, or if it cannot be read."""
+    lines = metrics.split("\n")[:-1]
+    try:
         return decode(lines[-1], MetricsRow) if lines else None
-    except (OSError, InputError, BadRecord):
+    except BadRecord:
         return None
 
 
