@@ -174,7 +174,7 @@ def test_everything_is_in_view(browser: Browser, page: Path, width: int, height:
 
 def test_it_moves_while_it_is_dragged(browser: Browser, page: Path) -> None:
     """A real drag of the mix is drawn on the way, not only at its end. `tests/serve/pace.py` measures how often."""
-    open_story(browser, page, step=2)
+    open_story(browser, page, step=2, show="novel")
     box = json.loads(browser.evaluate(f"JSON.stringify({PLACE}.querySelector('.mix input').getBoundingClientRect())"))
     y, width = box["top"] + box["height"] / 2, box["width"] - 20
     points = [(box["left"] + 10 + width * (0.5 + 0.45 * sin(2 * pi * i / 60)), y) for i in range(120)]
