@@ -24,7 +24,7 @@ from recombine.study.wording import with_band
 from recombine.support.parse import parse_support
 from recombine.support.support import make_support, paper_support
 from recombine.terminal.markdown import escaped, score_tables, study_markdown, table
-from recombine.terminal.tables import print_scores, print_support, print_verdicts
+from recombine.terminal.tables import print_scores, print_support, print_table, print_verdicts
 from recombine.terminal.track import Tracker
 from tests.reliability.small_run import finish
 from tests.study.studies import hostile_study, make_run, whole_study, with_reference
@@ -88,6 +88,18 @@ def test_a_terminal_folds_no_line_of_a_table(width: int) -> None:
     assert max(len(line) for line in text.getvalue().splitlines()) <= width
     numbers = [word for line in text.getvalue().splitlines() if "MyModel" in line for word in line.split()[1:]]
     assert numbers == ["0.123", "1.123", "2.123", "3.123", "-0.250", "0.500", "1"]
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_long_title_makes_no_line_longer(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    console = Console(width=width, force_terminal=True, color_system=None)
+    monkeypatch.setattr("recombine.terminal.tables.result_console", lambda highlight: console)
+    print_table("of so many words " * 5, ["slope", "R²"], {"trained_covariance": ["0.071 ± 0.046", "0.084 ± 0.076"]})
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= width
+    assert re.findall(r"\S+ ± \S+", "\n".join(lines)) == ["0.071 ± 0.046", "0.084 ± 0.076"]
 
 
 def test_claims_without_any_run_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
