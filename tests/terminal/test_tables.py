@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from dataclasses import replace
+from html import unescape
 from io import StringIO
 from pathlib import Path
 from statistics import fmean
@@ -13,9 +14,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from recombine.claims import CLAIMS
 from recombine.cli.main import main
 from recombine.config.preset import preset_config
 from recombine.errors import InputError
+from recombine.page.report_sections import verdict_section
 from recombine.storage.reader import StoredRun
 from recombine.study.collect import Study
 from recombine.study.summary import FinalScores, ScoreTable, final_scores
@@ -23,7 +26,7 @@ from recombine.study.verdict import judge
 from recombine.study.wording import with_band
 from recombine.support.parse import parse_support
 from recombine.support.support import make_support, paper_support
-from recombine.terminal.markdown import escaped, score_tables, study_markdown, table
+from recombine.terminal.markdown import escaped, score_tables, study_markdown, table, verdict_table
 from recombine.terminal.tables import print_scores, print_support, print_table, print_verdicts
 from recombine.terminal.track import Tracker
 from tests.reliability.small_run import finish
@@ -110,6 +113,10 @@ def test_claims_without_any_run_are_one_line(capsys: pytest.CaptureFixture[str])
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) < 8
     assert "claims 1, 2, 3, 4, 5, 6" in lines[-1]
+    study = Study((run,))
+    for text in (verdict_table(judge(study)), unescape(verdict_section(judge(study)))):
+        assert all(claim.sentence in text for claim in CLAIMS)
+        assert [part.statistic in text for claim in judge(study) for part in claim.parts].count(True) == 1, "claim 7"
 
 
 def cells(line: str) -> list[str]:

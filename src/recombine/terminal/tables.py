@@ -130,7 +130,7 @@ def print_scores(scores: ScoreTable, console: Console | None = None) -> None:
 def print_verdicts(verdicts: Sequence[Verdict]) -> None:
     """Print each claim with its verdict, and below it the measured statistics."""
     console = result_console(highlight=False)
-    empty = [verdict for verdict in verdicts if not any(part.effects for part in _all_parts(verdict))]
+    empty = [verdict for verdict in verdicts if not verdict.measured]
     for verdict in verdicts:
         if verdict in empty:
             continue
@@ -152,10 +152,6 @@ def print_verdicts(verdicts: Sequence[Verdict]) -> None:
         which = f"claim{'s' if len(empty) > 1 else ''} {numbers}"
         state = Text("? not enough data", VERDICT_STYLES[NOT_ENOUGH])
         console.print(state, f"{which}: the runs that they compare are missing", soft_wrap=True)
-
-
-def _all_parts(verdict: Verdict) -> list[Part]:
-    return [*verdict.parts, *(part for _, other in verdict.others for part in other.parts)]
 
 
 def _part_text(part: Part) -> str:
