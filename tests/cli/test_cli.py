@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from recombine import __version__
-from recombine.cli.help import wrap
 from recombine.cli.main import COMMANDS, main
 from recombine.config.schema import field_names
+from recombine.terminal.help import wrap
 
 BAD = [
     ["task", "show", "--support", "conected"],

@@ -15,7 +15,6 @@ from recombine.cli.bench import Bench
 from recombine.cli.construct import Construct
 from recombine.cli.eval import Benchmark, Eval, Score, Verify
 from recombine.cli.export import Export
-from recombine.cli.help import fitting
 from recombine.cli.report import Report
 from recombine.cli.reproduce import Reproduce
 from recombine.cli.serve import Serve
@@ -25,6 +24,7 @@ from recombine.cli.train import Train
 from recombine.errors import Failed, InputError, describe, memory_errors
 from recombine.run.process import settle_home
 from recombine.run.signals import Interrupted
+from recombine.terminal.help import fitting
 from recombine.terminal.output import complain, keep_results_apart, print_line, results
 from recombine.terminal.standard_streams import discard_output, name_output, settle_streams
 
