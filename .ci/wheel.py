@@ -97,9 +97,8 @@ def find_python(version: str) -> str | None:
 def check_metadata(wheel: Path) -> list[str]:
     """The versions of Python that the wheel names.
 
-    A package index shows the README alone: no picture and no link may need the repository.
+    An index of packages shows the README alone: no picture and no link may need the repository.
     """
-    """A package index shows the README alone: no picture and no link may need the repository."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
         text = archive.read(name).decode()

@@ -16,6 +16,8 @@ from recombine.config.schema import field_names
 from recombine.terminal.help import wrap
 
 BAD = [
+    ["train", "--set"],
+    ["train", "--set", "--seed", "1"],
     ["task", "show", "--support", "conected"],
     ["task", "show", "--support", ""],
     ["task", "show", "--support", "110,011,110"],

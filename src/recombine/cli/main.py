@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
+from itertools import pairwise
 from typing import Annotated
 
 import tyro
@@ -99,6 +100,8 @@ def parse(
     complaint = io.StringIO()
     if arguments[:1] == ["sweep"] and arguments[1:2] not in (["run"], ["results"], ["--help"], ["-h"]):
         arguments = ["sweep", "run", *arguments[1:]]
+    if any(option == "--set" and (not value or value.startswith("--")) for option, value in pairwise([*arguments, ""])):
+        raise UsageError(f"--set needs at least one FIELD=VALUE (see {_nearest_help(arguments)})")  # tyro takes none
     try:
         with contextlib.redirect_stderr(complaint), fitting(arguments):
             return tyro.cli(Command, prog="recombine", description=description, args=arguments, config=markers)  # pyright: ignore
