@@ -126,8 +126,13 @@
     } });
   }
 
-  // One small heat map per model and layer, all on one scale. A column that is pointed at marks its example elsewhere.
+  // One small heat map per model and layer, all on one scale. A column that is pointed at marks its example elsewhere. No
+  // latent that is replaced changes it, so it is drawn again only for another task.
+  let attended = [];
   function attention({ answer, names, runs, about }) {
+    const given = answer.models.map((one) => one.attention);
+    if (given.length === attended.length && given.every((one, i) => one === attended[i])) return;
+    attended = given;
     const rows = answer.models.flatMap((one, i) => (one.attention ?? []).flatMap((heads, layer) => heads.flatMap((weights, head) =>
       weights.map((weight, token) => ({ model: names[i], run: runs[i], layer: layer + 1, head: head + 1, token: token + 1, weight })))));
     if (!rows.length) {
@@ -191,7 +196,10 @@
   let width = 0;
   new ResizeObserver(() => {
     const now = byId("scatter").clientWidth;
-    if (last && now && now !== width) draw(last);
+    if (last && now && now !== width) {
+      attended = [];
+      draw(last);
+    }
     width = now;
   }).observe(byId("scatter"));
 })();
