@@ -4,7 +4,7 @@
 // computed is null.
 (() => {
   const { byId, plot, unplot, number, theta, svg, axes, ticks } = recombine;
-  const [LEFT, RIGHT, TOP, BOTTOM] = [46, 12, 26, 40];
+  const [LEFT, RIGHT, TOP, BOTTOM] = [52, 12, 26, 40];
   const HEIGHT = 232; // four plots and the scores fit on a small screen
   const layout = (width) => ({ width, height: HEIGHT, margins: [LEFT, RIGHT, TOP, BOTTOM] });
   const MARKS = [(x, y) => `M${x - 3},${y}a3,3 0 1,0 6,0a3,3 0 1,0 -6,0Z`, (x, y) => `M${x - 2.7},${y - 2.7}h5.4v5.4h-5.4Z`]; // dots, squares
