@@ -187,7 +187,7 @@ def test_the_workspace(browser: Browser, server: Address) -> None:
     shown = browser.evaluate(f"{cells.replace('NAME', name[:-6])}.map((cell) => cell.textContent)")
     curve = server.get(f"/api/curves?run=demo/{quote(name)}&metric=ood&metric=in_dist").json()[f"demo/{name}"]
     row = curve["steps"].index(step)
-    assert [float(shown[2]), float(shown[4])] == [round(curve["values"][of][row], 3) for of in ("ood", "in_dist")]
+    assert [float(shown[2]), float(shown[3])] == [round(curve["values"][of][row], 3) for of in ("ood", "in_dist")]
     browser.drag(at)
     browser.wait_for("location.hash.includes('steps=') && !document.getElementById('unzoom').hidden")
     click(browser, "#unzoom")
