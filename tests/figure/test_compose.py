@@ -134,15 +134,14 @@ def test_where_a_seed_is_not_finite_there_is_no_mean() -> None:
 def test_masks(study: Study) -> None:
     chart = draw_figure(study, "masks")
     runs = runs_of(study, "hypertransformer")
-    assert {row["x"] for row in rows_of(chart, "masks_ood_means")} == {"100100", "010010", "001001"}
-    for mask in ("100100", "001001"):
+    assert {row["x"] for row in rows_of(chart, "masks_ood_means")} == {"θ₁+θ₄", "θ₂+θ₅", "θ₃+θ₆"}
+    for mask, name in (("100100", "θ₁+θ₄"), ("001001", "θ₃+θ₆")):
         values = [run.rows[-1].ood.masks[mask].r2 for run in runs]
-        assert row_of(chart, "masks_ood_means", model="hypertransformer", x=mask)["mean"] == pytest.approx(
-            np.mean(values)
-        )
+        row = row_of(chart, "masks_ood_means", model="hypertransformer", x=name)
+        assert row["mean"] == pytest.approx(np.mean(values))
     order = list(dict.fromkeys(row["x"] for row in rows_of(chart, "masks_in_dist_means")))
     assert len(order) == 12
-    assert order == sorted(order, reverse=True)  # module 1's masks first, in every figure
+    assert order == sorted(order)  # module 1's masks first, in every figure
 
 
 def test_active_modules(study: Study) -> None:
@@ -160,11 +159,9 @@ def test_probe_modules_and_interventions(study: Study) -> None:
     assert row["mean"] == pytest.approx(np.mean([run.rows[-1].probe.ood[1] for run in runs]))
     chart = draw_figure(study, "modules")
     values = [run.scorecard.modules.single[2].r2 for run in runs]
-    assert row_of(chart, "modules_single_means", x="module 3", name="recovered")["mean"] == pytest.approx(
-        np.mean(values)
-    )
-    assert row_of(chart, "modules_single_means", x="module 3", name="ceiling")["mean"] == pytest.approx(0.97)
-    assert {row["x"] for row in rows_of(chart, "modules_held_out_means")} == {"100100", "010010", "001001"}
+    assert row_of(chart, "modules_single_means", x="θ₃", name="recovered")["mean"] == pytest.approx(np.mean(values))
+    assert row_of(chart, "modules_single_means", x="θ₃", name="ceiling")["mean"] == pytest.approx(0.97)
+    assert {row["x"] for row in rows_of(chart, "modules_held_out_means")} == {"θ₁+θ₄", "θ₂+θ₅", "θ₃+θ₆"}
     chart = draw_figure(study, "interventions")
     assert row_of(chart, "latent_ood_means", x="as inferred")["mean"] == pytest.approx(0.95)
     values = [run.scorecard.interventions.points[1].ood.random for run in runs_of(study, "transformer")]

@@ -14,9 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recombine.page.html import embed_json
+from recombine.page.report import SMALLER
+from recombine.page.report_sections import smaller_than_paper
 from recombine.study.collect import Study
 from recombine.study.series import drawable
-from recombine.study.wording import number, short
+from recombine.study.wording import mask_name, number, short
 from tests.page.browser import page
 from tests.study.studies import half_study, hostile_study, make_run
 
@@ -108,6 +110,13 @@ def test_numbers() -> None:
     assert [short(x) for x in (0.5, -2.0, 1e-5)] == ["0.5", "−2", "1·10⁻⁵"]
 
 
+def test_masks_are_named_after_their_modules() -> None:
+    assert mask_name("100100") == "θ₁+θ₄"
+    assert mask_name("000000000010") == "θ₁₁"
+    assert mask_name("000") == "000"
+    assert mask_name("block 1") == "block 1"
+
+
 def test_how_to_make_a_run_again(tmp_path: Path) -> None:
     """The printed command has the threads that affect the bits, and names the custom class so that it is imported."""
     run = make_run("Bottleneck", "connected+", 0, path="runs/one")
@@ -116,3 +125,10 @@ def test_how_to_make_a_run_again(tmp_path: Path) -> None:
     flagged = replace(run, made=msgspec.structs.replace(run.made, xla_flags="--a=0 --b=1"))
     text = Reader(page(Study((flagged,)), tmp_path / "flagged.html")).text
     assert "XLA_FLAGS='--a=0 --b=1' recombine train --config" in text
+
+
+@pytest.mark.parametrize(("steps", "smaller"), [(5_000, True), (100_000, False)])
+def test_only_runs_of_the_papers_size_speak_about_the_paper(steps: int, smaller: bool, tmp_path: Path) -> None:
+    study = Study((make_run("transformer", "connected+", 0, steps=steps),))
+    assert smaller_than_paper(study) is smaller
+    assert (SMALLER in page(study, tmp_path / "page.html")) is smaller

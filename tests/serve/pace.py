@@ -128,20 +128,22 @@ def thread_seconds(browser: Browser) -> float:
 
 
 def tell_drag(browser: Browser, what: str, slider: str, drawings: str) -> None:
-    """A real drag of 240 moves, back and forth."""
+    """A real drag of 240 moves, ten times back and forth: fast enough for a slider with few values, such as K."""
     browser.evaluate(f"document.querySelector({json.dumps(slider)}).scrollIntoView({{block: 'center'}})")
     box = f"document.querySelector({json.dumps(slider)}).getBoundingClientRect()"
     left, y, width = browser.evaluate(f"(({{left, top, height, width}}) => [left, top + height / 2, width])({box})")
-    points = [(left + width * (0.5 + 0.4 * sin(2 * pi * i / 60)), y) for i in range(240)]
+    points = [(left + width * (0.5 + 0.4 * sin(2 * pi * i / 24)), y) for i in range(240)]
 
     browser.drag(points)  # once unmeasured: the first use of a control compiles its program
     browser.wait_for("document.querySelector('.results')?.dataset.asking !== 'yes'", LOADING)
+    browser.evaluate("window.values = 0; addEventListener('input', () => { window.values += 1; }, true)")
     before, start, processor = browser.evaluate(drawings), time.monotonic(), thread_seconds(browser)
     browser.drag(points)
     seconds, count = time.monotonic() - start, browser.evaluate(drawings) - before
     used = thread_seconds(browser) - processor
+    values = browser.evaluate("window.values")
     words = f"{count / seconds:.1f} drawings a second, {count / used:.0f} per second of processor"
-    print(f"a drag, {what}: {words} ({count} in {seconds:.1f} s)")  # noqa: T201
+    print(f"a drag, {what}: {words} ({count} in {seconds:.1f} s, of {values} values of the slider)")  # noqa: T201
 
 
 def answer(server: Address, i: int) -> float:

@@ -140,7 +140,7 @@ def test_the_keys_that_the_page_reads(run: Path) -> None:
     """The answer has the keys that `static/claims.js` reads, also if there are no verdicts."""
     answer = plain(verdicts(run))
     assert set(answer) == {"verdicts"}
-    assert set(answer["verdicts"][0]) == {"number", "claim", "state", "note", "parts"}
+    assert set(answer["verdicts"][0]) == {"number", "claim", "state", "note", "parts", "lean"}
     assert {"state", "text", "first"} <= set(answer["verdicts"][0]["parts"][0]) <= set(ShownPart.__struct_fields__)
     waiting = VerdictsAnswer(verdicts=(), left_out=("bad",), again=1.5, error="why")
     assert plain(waiting) == {"verdicts": [], "left_out": ["bad"], "again": 1.5, "error": "why"}

@@ -250,8 +250,10 @@ def test_too_few_seeds_lean_and_decide_nothing(seeds: int) -> None:
         met = all(part.met for part in verdict.parts)
         if seeds < 3:
             assert verdict.state == "not enough data"
-            assert verdict.note.startswith(f"{seeds} seed{'s' if seeds > 1 else ''}: leans {'yes' if met else 'no'}, ")
+            assert verdict.lean == f"{seeds} seed{'s' if seeds > 1 else ''}: leans {'yes' if met else 'no'}"
+            assert verdict.note.startswith(f"{verdict.lean}, ")
         else:
+            assert verdict.lean == ""
             assert "leans" not in verdict.note
 
 
@@ -266,7 +268,7 @@ def test_one_criterion_that_fails_decides_though_another_has_one_seed() -> None:
     verdict = judge(Study(tuple(runs)))[5]
     assert verdict.state == "does not hold"
     assert {(len(part.effects), part.state) for part in verdict.parts} >= {(3, "does not hold"), (1, "not enough data")}
-    assert "leans" not in verdict.note
+    assert verdict.lean == ""
 
 
 ON_SPLITS = [one for claim in CLAIMS for reading in claim.readings for one in reading.statistics]

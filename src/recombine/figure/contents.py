@@ -14,7 +14,7 @@ from recombine.measure.latent.module_recovery import RecoveredModule, RecoveredP
 from recombine.record.score import MaskScore, Score
 from recombine.study.collect import Study
 from recombine.study.series import FIGURE_REFERENCES, Series, finite
-from recombine.study.wording import SPLIT_WORDS
+from recombine.study.wording import SPLIT_WORDS, mask_name, module_name
 from recombine.support.split import TEACHER_SPLITS
 
 DEEP_FLOORS = (0.0, -0.5, -1.0, -1.5)  # with a wrong latent, a model can score far below 0
@@ -155,7 +155,7 @@ FIGURES: Mapping[str, Figure] = {
     ),
     "masks": Figure(
         "R² of each mask at the last snapshot",
-        "One row per mask: the modules marked 1 are active. Bars are intervals over seeds.",
+        "One row per mask, named after its active modules. Bars are intervals over seeds.",
         _one_view(mask_panels),
     ),
     "active_modules": Figure(
@@ -170,7 +170,7 @@ FIGURES: Mapping[str, Figure] = {
     ),
     "modules": Figure(
         "Modules recovered",
-        "Dots: R² of the recovered modules. Ticks: the ceiling, the highest R² possible with this model's inference.",
+        "Dots: R² of the recovered modules. Ticks: the ceiling, the teacher's own modules with this model's inference.",
         _one_view(module_panels),
     ),
     "interventions": Figure(
@@ -198,8 +198,9 @@ def _row_panel(
 
 
 def _by_mask(run: int, masks: Mapping[str, MaskScore]) -> Series:
-    names = sorted(masks, reverse=True)
-    return Series(run, "", tuple(names), tuple(finite(masks[name].r2) for name in names))
+    masks_in_order = sorted(masks, reverse=True)
+    r2 = tuple(finite(masks[mask].r2) for mask in masks_in_order)
+    return Series(run, "", tuple(map(mask_name, masks_in_order)), r2)
 
 
 def _by_count(run: int, name: str, scores: Mapping[str, Score]) -> Series:
@@ -210,7 +211,9 @@ def _by_count(run: int, name: str, scores: Mapping[str, Score]) -> Series:
 def _recovered(run: int, entries: Sequence[RecoveredModule | RecoveredPair]) -> list[Series]:
     if not entries:
         return []
-    x = tuple(f"module {entry.module}" if isinstance(entry, RecoveredModule) else entry.mask for entry in entries)
+    x = tuple(
+        module_name(entry.module) if isinstance(entry, RecoveredModule) else mask_name(entry.mask) for entry in entries
+    )
     recovered, ceiling = (tuple(finite(getattr(entry, key)) for entry in entries) for key in ("r2", "ceiling"))
     return [Series(run, "recovered", x, recovered), Series(run, "ceiling", x, ceiling)]
 

@@ -10,6 +10,7 @@ from typing import Any
 import altair as alt
 
 from recombine.figure.theme import BLUE, FONT, INK, ORANGE, PAPER
+from recombine.study.wording import module_name
 from recombine.support.masks import Mask, active_modules, format_mask
 from recombine.support.support import Support
 
@@ -56,7 +57,7 @@ def _graph(support: Support) -> Any:
         {"x": at[i][0], "y": at[i][1], "x2": at[j][0], "y2": at[j][1], "kind": kind}
         for (i, j), kind in sorted(kinds.items())
     ]
-    nodes = [{"x": x, "y": y, "module": f"θ{_subscript(m)}"} for m, (x, y) in at.items()]
+    nodes = [{"x": x, "y": y, "module": module_name(m)} for m, (x, y) in at.items()]
     x = alt.X("x:Q", axis=None, scale=alt.Scale(domain=[-1.2, 1.2]))
     y = alt.Y("y:Q", axis=None, scale=alt.Scale(domain=[-1.2, 1.2]))
     shown = [TRAINED, HELD_OUT] if HELD_OUT in kinds.values() else [TRAINED]
@@ -100,7 +101,3 @@ def _list(support: Support) -> Any:
         height=max(SIZE, 20 * len(shown)),
         title=alt.TitleParams(title, fontSize=13),
     )
-
-
-def _subscript(number: int) -> str:
-    return str(number).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))

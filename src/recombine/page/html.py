@@ -27,7 +27,10 @@ def scrolled(label: str, content: str) -> str:
     return f'<div class="scroll" tabindex="0" role="region" aria-label="{label}">{content}</div>'
 
 
-def badge(state: str) -> str:
+def badge(state: str, lean: str = "") -> str:
+    """A verdict; hollow where too few seeds only lean to one."""
+    if lean:
+        return f'<span class="badge hollow">{escape(lean)}</span>'
     kind, mark = BADGES.get(state, "open"), VERDICT_MARKS.get(state, "?")
     return f'<span class="badge {kind}"><span aria-hidden="true">{mark}</span> {escape(state)}</span>'
 

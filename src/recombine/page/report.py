@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from recombine import paper
 from recombine.page.document import document, write_document
 from recombine.page.report_data import page_data
 from recombine.page.report_sections import (
@@ -13,6 +14,7 @@ from recombine.page.report_sections import (
     run_section,
     score_section,
     settings,
+    smaller_than_paper,
     verdict_section,
 )
 from recombine.study.collect import Study
@@ -25,6 +27,11 @@ QUESTION = (
     "do they solve tasks that combine the modules in ways they never trained on?"
 )
 
+SMALLER = f"""
+<p class="caption">Smaller or shorter than the paper's runs (input size {paper.INPUT_DIM},
+hidden size {paper.HIDDEN_DIM}, {paper.NUM_STEPS:,} steps):
+the verdicts are about these runs and are no verdict on the paper.</p>"""
+
 
 def write_page(study: Study, verdicts: Sequence[Verdict], path: Path, title: str = TITLE) -> None:
     """Write the report to `path`, completely or not at all. The same study gives the same bytes."""
@@ -35,7 +42,7 @@ def render_page(study: Study, verdicts: Sequence[Verdict], directory: Path, titl
     """The page's text. `directory` is where it will be stored; the paths of runs are shown relative to it."""
     study = with_drawable_names(study)
     header = f"""<p>{QUESTION}</p>
-<p class="caption">{settings(study)}</p>"""
+<p class="caption">{settings(study)}</p>{SMALLER if smaller_than_paper(study) else ""}"""
     main = f"""<section aria-labelledby="verdicts"><h2 id="verdicts">The claims</h2>
 {verdict_section(verdicts)}</section>
 <noscript><p>The plots need JavaScript; the tables do not.</p></noscript>

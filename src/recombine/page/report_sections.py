@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path, PurePosixPath
 
+from recombine import paper
 from recombine.config.model import CustomModelConfig
 from recombine.config.task import VARIATIONS
 from recombine.figure.contents import FIGURES
@@ -42,7 +43,7 @@ def verdict_section(verdicts: Sequence[Verdict]) -> str:
             f'<span class="number">{verdict.number}</span> {escape(verdict.claim)}',
             escape(verdict.panel).replace("-", "–"),
             _statistics(verdict),
-            badge(verdict.state),
+            badge(verdict.state, verdict.lean),
         )
         for verdict in verdicts
     ]
@@ -53,12 +54,17 @@ def verdict_section(verdicts: Sequence[Verdict]) -> str:
 
 def _statistics(verdict: Verdict) -> str:
     """The statistics that decide a claim. Where none was measured, only why."""
-    note = f"<small>{escape(verdict.note)}</small>"
+    note = f"<small>{escape(_note(verdict))}</small>"
     return f"{_parts(verdict.parts)}{note}{_others(verdict)}" if verdict.measured else note
 
 
 def _parts(parts: Sequence[Part]) -> str:
     return f"<ul class='parts'>{''.join(map(_part, parts))}</ul>"
+
+
+def _note(verdict: Verdict) -> str:
+    """The note without the leaning, which the badge shows."""
+    return verdict.note.removeprefix(f"{verdict.lean}, ")
 
 
 def _others(verdict: Verdict) -> str:
@@ -230,6 +236,16 @@ def _train_again(run: StoredRun, config: str) -> str:
 def relative(path: Path, directory: Path) -> str:
     """A path relative to the page, so that the page reveals nothing about the machine."""
     return Path(os.path.relpath(path, directory)).as_posix()
+
+
+def smaller_than_paper(study: Study) -> bool:
+    """Whether some run has a smaller task than the paper's, or fewer steps."""
+    return any(
+        run.config.task.input_dim < paper.INPUT_DIM
+        or run.config.task.hidden_dim < paper.HIDDEN_DIM
+        or run.num_steps < paper.NUM_STEPS
+        for run in study.runs
+    )
 
 
 def settings(study: Study) -> str:

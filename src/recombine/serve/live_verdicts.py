@@ -47,6 +47,7 @@ class ShownVerdict(Record, frozen=True):
     state: str
     note: str
     parts: tuple[ShownPart, ...]
+    lean: str = ""
 
 
 class VerdictsAnswer(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -148,4 +149,4 @@ def _shown(verdict: "Verdict", study: "Study") -> ShownVerdict:
             text = f"{words}{part.statistic}: {measured(part)}, holds if {criterion(part)}"
             given = {} if curve is None else curve._asdict()
             parts.append(ShownPart(state=part.state, text=text, first=i == 0, **given))
-    return ShownVerdict(verdict.number, verdict.claim, verdict.state, verdict.note, tuple(parts))
+    return ShownVerdict(verdict.number, verdict.claim, verdict.state, verdict.note, tuple(parts), verdict.lean)

@@ -26,7 +26,7 @@ explorable.drawing = (() => {
   const maskOf = (weights) => weights.map((weight) => (weight > 0 ? "1" : "0")).join("");
   // A mask such as 100100 as the modules that it uses: θ₁+θ₄. Other texts stay as they are.
   const maskName = (text) => (/^[01]{2,}$/.test(text) && text.includes("1") ? modulesOf(text).map(theta).join("+") : text);
-  const number = (value, digits = 3) => (Number.isFinite(value) ? value.toFixed(digits).replace("-", "−") : "–");
+  const number = (value, digits = 3) => (Number.isFinite(value) ? value.toFixed(digits).replace(/^-(?=0\.?0*$)/, "").replace("-", "−") : "–"); // no minus before 0.000
 
   // Round numbers between two ends, about `many` of them.
   function ticks(low, high, many) {

@@ -65,33 +65,37 @@ explorable.network = (() => {
 
   // ---- linear algebra ------------------------------------------------------------------------------------------
 
-  // X W + b for `rows` rows. W is stored by its columns, so that the inner loop reads in order; three rows and three
-  // columns at a time keep nine sums in registers.
+  // X W + b for `rows` rows. W is stored by its columns, so that the inner loop reads in order; four rows and three
+  // columns at a time keep twelve sums in registers.
   function affine({ columns, bias, inputs, outputs }, X, rows, out = new Float64Array(rows * outputs)) {
     const W = columns;
     const d = inputs;
     const h = outputs;
-    const [fullRows, fullColumns] = [rows - (rows % 3), h - (h % 3)];
-    for (let r = 0; r < fullRows; r += 3) {
-      const [a, b, c] = [r * d, r * d + d, r * d + 2 * d];
+    const [fullRows, fullColumns] = [rows - (rows % 4), h - (h % 3)];
+    for (let r = 0; r < fullRows; r += 4) {
+      const [a, b, c, e] = [r * d, r * d + d, r * d + 2 * d, r * d + 3 * d];
       for (let o = 0; o < fullColumns; o += 3) {
         const [p, q, s] = [o * d, o * d + d, o * d + 2 * d];
         let a0 = bias[o]; let a1 = bias[o + 1]; let a2 = bias[o + 2];
         let b0 = a0; let b1 = a1; let b2 = a2;
         let c0 = a0; let c1 = a1; let c2 = a2;
+        let e0 = a0; let e1 = a1; let e2 = a2;
         for (let k = 0; k < d; k += 1) {
-          const x = X[a + k]; const y = X[b + k]; const z = X[c + k];
-          const u = W[p + k]; const v = W[q + k]; const w = W[s + k];
-          a0 += x * u; a1 += x * v; a2 += x * w;
-          b0 += y * u; b1 += y * v; b2 += y * w;
-          c0 += z * u; c1 += z * v; c2 += z * w;
+          const x = X[a + k]; const y = X[b + k]; const z = X[c + k]; const t = X[e + k];
+          const u = W[p + k];
+          a0 += x * u; b0 += y * u; c0 += z * u; e0 += t * u;
+          const v = W[q + k];
+          a1 += x * v; b1 += y * v; c1 += z * v; e1 += t * v;
+          const w = W[s + k];
+          a2 += x * w; b2 += y * w; c2 += z * w; e2 += t * w;
         }
         const at = r * h + o;
         out[at] = a0; out[at + 1] = a1; out[at + 2] = a2;
         out[at + h] = b0; out[at + h + 1] = b1; out[at + h + 2] = b2;
         out[at + 2 * h] = c0; out[at + 2 * h + 1] = c1; out[at + 2 * h + 2] = c2;
+        out[at + 3 * h] = e0; out[at + 3 * h + 1] = e1; out[at + 3 * h + 2] = e2;
       }
-      for (let o = fullColumns; o < h; o += 1) for (let i = r; i < r + 3; i += 1) out[i * h + o] = bias[o] + dot(X, i * d, W, o * d, d);
+      for (let o = fullColumns; o < h; o += 1) for (let i = r; i < r + 4; i += 1) out[i * h + o] = bias[o] + dot(X, i * d, W, o * d, d);
     }
     for (let i = fullRows; i < rows; i += 1) for (let o = 0; o < h; o += 1) out[i * h + o] = bias[o] + dot(X, i * d, W, o * d, d);
     return out;

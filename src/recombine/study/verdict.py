@@ -70,6 +70,8 @@ class Verdict(Record, frozen=True):
     """The readings that come out otherwise if the hypertransformer infers its latent explicitly at test time."""
     trained_explicit: tuple[JudgedReading, ...] = ()
     """The same for the hypertransformer that is trained with explicit inference."""
+    lean: str = ""
+    """Where there are too few seeds for a verdict, what their mean says: '1 seed: leans no'."""
 
     @property
     def others(self) -> list[tuple[str, JudgedReading]]:
@@ -95,6 +97,7 @@ def judge(study: Study) -> tuple[Verdict, ...]:
 
 def _judge_claim(claim: Claim, study: Study, explicit: Sequence[Study | None]) -> Verdict:
     first, *others = judged = tuple(_judge_reading(reading, study) for reading in claim.readings)
+    lean = _lean(first, study)
     note = _note(claim, first, study)
     head = (claim.number, claim.sentence, claim.panel, first.name)
     changed = (
@@ -103,7 +106,7 @@ def _judge_claim(claim: Claim, study: Study, explicit: Sequence[Study | None]) -
         else ()
         for other in explicit
     )
-    return Verdict(*head, first.parts, first.state, tuple(others), note, *changed)
+    return Verdict(*head, first.parts, first.state, tuple(others), note, *changed, lean=lean)
 
 
 def _judge_reading(reading: Reading, study: Study) -> JudgedReading:
@@ -162,14 +165,12 @@ def _note(claim: Claim, judged: JudgedReading, study: Study) -> str:
     if claim.number == 7:
         return "computed, not trained"
     parts, decided = judged.parts, judged.state != NOT_ENOUGH
-    fewest, seeds = (least_or_most((len(part.effects) for part in parts), default=0) for least_or_most in (min, max))
+    fewest, counted = _seeds(parts)
     unfinished = sum(not run.finished for run in study.runs)
-    counted = f"{seeds} seed{'' if seeds == 1 else 's'}" if fewest in (0, seeds) else f"{fewest} to {seeds} seeds"
     if decided and fewest < LEAST_SEEDS:
         failed = [len(part.effects) for part in parts if part.state == DOES_NOT_HOLD]
         counted = f"{len(failed)} of {len(parts)} criteria fail{'s' * (len(failed) == 1)}, with {min(failed)} seeds"
-    leaning = _leaning(parts) if 0 < fewest < LEAST_SEEDS and not decided and not too_short(study) else ""
-    notes = [f"{counted}{leaning}", f"{study.runs[0].num_steps:,} steps"]
+    notes = [_lean(judged, study) or counted, f"{study.runs[0].num_steps:,} steps"]
     if too_short(study):
         notes.append(f"too short to judge by (fewer than {LEAST_STEPS:,})")
     if fewest < LEAST_SEEDS and not decided:
@@ -181,9 +182,18 @@ def _note(claim: Claim, judged: JudgedReading, study: Study) -> str:
     return ", ".join(notes)
 
 
-def _leaning(parts: Sequence[Part]) -> str:
+def _seeds(parts: Sequence[Part]) -> tuple[int, str]:
+    """The fewest seeds of a criterion, and how many seeds all of them have, in words."""
+    fewest, most = (least_or_most((len(part.effects) for part in parts), default=0) for least_or_most in (min, max))
+    return fewest, f"{most} seed{'' if most == 1 else 's'}" if fewest in (0, most) else f"{fewest} to {most} seeds"
+
+
+def _lean(judged: JudgedReading, study: Study) -> str:
     """Whether the mean meets the criterion, where there are too few seeds for a verdict."""
-    return f": leans {'yes' if all(part.met for part in parts) else 'no'}"
+    fewest, counted = _seeds(judged.parts)
+    if judged.state != NOT_ENOUGH or not 0 < fewest < LEAST_SEEDS or too_short(study):
+        return ""
+    return f"{counted}: leans {'yes' if all(part.met for part in judged.parts) else 'no'}"
 
 
 def _missing(study: Study, recipes: Sequence[Recipe]) -> list[str]:

@@ -26,6 +26,7 @@ REFERENCE_WORDS = {
 VERDICT_MARKS = {"holds": "✓", "does not hold": "✗", "not enough data": "?"}
 COMPARISON_SIGNS = {">=": "≥ ", "<=": "≤ ", "within": "within ±"}
 POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
 def excluded(comparison: str, bound: float | None, state: str) -> str:
@@ -42,6 +43,17 @@ def ordered_models(names: Iterable[str]) -> list[str]:
     known = [name for name in KNOWN_MODELS if name in present]
     others = sorted(present - set(KNOWN_MODELS), key=lambda name: (not name.startswith(EXPLICIT), name))
     return known + others
+
+
+def module_name(module: int) -> str:
+    """θ₁ for module 1."""
+    return f"θ{str(module).translate(SUBSCRIPTS)}"
+
+
+def mask_name(mask: str) -> str:
+    """The modules that a mask such as 100100 uses: θ₁+θ₄. Other texts, and a mask without modules, stay as they are."""
+    active = [module_name(m) for m, bit in enumerate(mask, start=1) if bit == "1"]
+    return "+".join(active) if active and set(mask) <= set("01") else mask
 
 
 def number(value: float | None) -> str:

@@ -31,13 +31,14 @@ recombine.claims = (() => {
     verdicts = answer.verdicts;
     place.replaceChildren(element("p", { class: "soft", text: "Click a claim to see its curves and its criterion." }), element("ul", {}, ...verdicts.map((verdict) => {
       const [kind, sign] = BADGES[verdict.state] ?? ["open", "?"];
+      const badge = element("span", verdict.lean ? { class: "badge hollow", text: verdict.lean } : { class: `badge ${kind}`, text: `${sign} ${verdict.state}` });
       const drawn = verdict.parts.some((part) => part.first && part.metric);
       const text = `${verdict.number}. ${verdict.claim}`;
       return element("li", { "data-claim": verdict.number },
-        ...(drawn ? [element("button", { type: "button", class: "claim", "aria-pressed": verdict.number === chosen, title: "Show its curves and its criterion", onclick: () => recombine.runs.choose(verdict.number === chosen ? null : verdict.number) }, element("span", { class: `badge ${kind}`, text: `${sign} ${verdict.state}` }), ` ${text}`)]
-          : [element("span", { class: `badge ${kind}`, text: `${sign} ${verdict.state}` }), ` ${text}`]),
+        ...(drawn ? [element("button", { type: "button", class: "claim", "aria-pressed": verdict.number === chosen, title: "Show its curves and its criterion", onclick: () => recombine.runs.choose(verdict.number === chosen ? null : verdict.number) }, badge, ` ${text}`)]
+          : [badge, ` ${text}`]),
         element("details", { open: unfolded.has(verdict.number) || verdict.number === chosen, ontoggle: ({ target }) => unfolded[target.open ? "add" : "delete"](verdict.number) },
-          element("summary", { text: verdict.note, "aria-label": `claim ${verdict.number}: ${verdict.note}` }),
+          element("summary", { text: verdict.lean ? verdict.note.slice(verdict.lean.length + 2) : verdict.note, "aria-label": `claim ${verdict.number}: ${verdict.note}` }),
           ...verdict.parts.map((part) => element("p", { class: "soft note", text: `${(BADGES[part.state] ?? ["", "?"])[1]} ${part.text}` }))));
     })), ...left);
     if (chosen !== null) recombine.runs.redraw();

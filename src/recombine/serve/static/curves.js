@@ -156,7 +156,8 @@ recombine.curves = (() => {
     }
     const judged = parts.filter((part) => part.metric && part.first);
     const five = PANELS.filter(([metric]) => metric !== "control" || !judged.some((part) => part.metric === "control_modules"));
-    const panels = (five.length < PANELS.length ? [...five.slice(0, -1), MODULES, five.at(-1)] : PANELS).map(([metric, title]) => {
+    const possible = five.length < PANELS.length ? [...five.slice(0, -1), MODULES, five.at(-1)] : PANELS;
+    const panels = measured(possible, all).map(([metric, title]) => {
       const about = judged.filter((part) => part.metric === metric);
       return { ...panel(metric, title), dim: judged.length > 0 && !about.length,
         marks: about.filter((part) => typeof part.line === "number").map((part) => ({ at: part.line, color: colorOf(part.model), text: `${part.model} ${part.sign} ${number(part.line, 2)}` })) };
@@ -168,9 +169,13 @@ recombine.curves = (() => {
     const lows = plots.draw({ panels, lines, range, logarithmic, words: `Curves over training. Latest values: ${listed(lines, (line) => `${line.name}: ${panels.map(({ metric }) => `${metric} ${value(metric, at(line, metric, null)?.mean)}`).join(", ")}`)}` });
     const end = (line, metric) => line.points[metric].at(-1)?.mean;
     const sunk = lines.flatMap((line) => [...lows].filter(([metric, low]) => end(line, metric) < low).map(([metric]) => `${line.name} ${value(metric, end(line, metric))} (${metric})`));
-    if (sunk.length) say("below", `Below the plot at the end: ${listed(sunk, (text) => text)}`);
+    const missing = possible.filter(([metric]) => !panels.some((one) => one.metric === metric));
+    say("below", [...(missing.length ? [`Not measured by these runs: ${listed(missing, ([, title]) => title)}.`] : []), ...(sunk.length ? [`Below the plot at the end: ${listed(sunk, (text) => text)}`] : [])].join(" "));
     byId("curves").dataset.drawn = String(Number(byId("curves").dataset.drawn ?? 0) + 1);
   }
+
+  // The panels for which some line has a value: an empty plot would only take room.
+  const measured = (panels, lines) => panels.filter(([metric]) => lines.some((line) => line.points[metric].length));
 
   // The part of the names that all lines share, up to a separator: it is not repeated in the list.
   function commonStart(names) {
@@ -222,7 +227,7 @@ recombine.curves = (() => {
     const inside = element("div", { id: "run-plots" });
     place.replaceChildren(inside);
     if (!lines.length) return;
-    const panels = PANELS.map(([metric, title]) => panel(metric, title));
+    const panels = measured(PANELS, lines).map(([metric, title]) => panel(metric, title));
     const reading = (step) => say("run-at", step === null ? "" : `step ${step.toLocaleString("en")}: ${panels.map(({ metric }) => `${metric} ${value(metric, at(lines[0], metric, step)?.mean)}`).join(", ")}`);
     recombine.multiples(inside, { onread: reading, onzoom: () => {} }).draw({ panels, lines, range: null, logarithmic: false, words: `Curves of ${name} over training` });
   }

@@ -97,6 +97,7 @@
   function drawTask() {
     const { modules, masks } = teaching();
     const fresh = state.fresh !== null; // a fresh teacher's pairs were neither trained on nor held out
+    byId("graph-key").hidden = fresh;
     explorable.graph(byId("graph"), { modules, masks: fresh ? { trained: [], held_out: [] } : masks, weights: state.weights, words: { trained: "trained on", held: "held out" },
       choose: (mask) => setWeights([...mask].map(Number)),
       toggle(i) {

@@ -11,8 +11,8 @@ recombine.inPage = (() => {
   const { more, trueLatent } = explorable.scene;
   const teachers = explorable.teacher;
   const MOST_STEPS = 10; // of explicit inference
-  const FIRST_SLICE = 16; // milliseconds of a transformer's work until the first drawing: a drag must not wait
-  const SLICE = 60;
+  const FIRST_SLICE = 8; // milliseconds of a transformer's work until the first drawing: a drag must not wait
+  const SLICE = 30;
   const FEWEST = 12; // queries before R² is shown
   const RIDGE = 1; // the strength of the reference
 

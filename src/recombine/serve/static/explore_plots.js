@@ -4,7 +4,7 @@
 // computed is null.
 (() => {
   const { byId, plot, unplot, number, theta, svg, axes, ticks } = recombine;
-  const [LEFT, RIGHT, TOP, BOTTOM] = [46, 12, 26, 40];
+  const [LEFT, RIGHT, TOP, BOTTOM] = [52, 12, 26, 40];
   const HEIGHT = 232; // four plots and the scores fit on a small screen
   const layout = (width) => ({ width, height: HEIGHT, margins: [LEFT, RIGHT, TOP, BOTTOM] });
   const MARKS = [(x, y) => `M${x - 3},${y}a3,3 0 1,0 6,0a3,3 0 1,0 -6,0Z`, (x, y) => `M${x - 2.7},${y - 2.7}h5.4v5.4h-5.4Z`]; // dots, squares
@@ -126,8 +126,13 @@
     } });
   }
 
-  // One small heat map per model and layer, all on one scale. A column that is pointed at marks its example elsewhere.
+  // One small heat map per model and layer, all on one scale. A column that is pointed at marks its example elsewhere. No
+  // latent that is replaced changes it, so it is drawn again only for another task.
+  let attended = [];
   function attention({ answer, names, runs, about }) {
+    const given = answer.models.map((one) => one.attention);
+    if (given.length === attended.length && given.every((one, i) => one === attended[i])) return;
+    attended = given;
     const rows = answer.models.flatMap((one, i) => (one.attention ?? []).flatMap((heads, layer) => heads.flatMap((weights, head) =>
       weights.map((weight, token) => ({ model: names[i], run: runs[i], layer: layer + 1, head: head + 1, token: token + 1, weight })))));
     if (!rows.length) {
@@ -191,7 +196,10 @@
   let width = 0;
   new ResizeObserver(() => {
     const now = byId("scatter").clientWidth;
-    if (last && now && now !== width) draw(last);
+    if (last && now && now !== width) {
+      attended = [];
+      draw(last);
+    }
     width = now;
   }).observe(byId("scatter"));
 })();

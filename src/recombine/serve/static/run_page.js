@@ -6,8 +6,8 @@
   let turn = 0;
 
   const score = (value) => (typeof value === "number" || value === null ? number(value) : value);
-  function table({ head, rows }) {
-    return element("div", { class: "scroll" }, element("table", {},
+  function table({ title, head, rows }) {
+    return element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": title }, element("table", {},
       element("thead", {}, element("tr", {}, ...head.map((text, i) => element("th", { scope: "col", class: i ? "number" : null, text })))),
       element("tbody", {}, ...rows.map(([first, ...rest]) => element("tr", {}, element("th", { scope: "row", text: head[0] === "mask" ? maskName(first) : first }), ...rest.map((cell) => element("td", { class: "number", text: score(cell) })))))));
   }
