@@ -32,10 +32,10 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
   const term = (text) => element("span", { class: "term", text: ` (${text})` });
   const strong = (text) => element("strong", { text });
   const STEPS = [
-    { title: "What both practised", words: () => [`Each circle is a skill`, term(`module`), `. A task mixes two skills; ${facts.context} solved examples are all a model sees of it`, term("in-context learning"), `. Both models practised the ${facts.trained.length} grey pairs. On those, their answers are right: `, strong("the dots lie on the diagonal.")] },
-    { title: "A pair they never saw", words: () => [`Now mix two skills that were never mixed in training`, term("held out"), `. Both models slip, about equally: R² ${rounded(scores.transformer.ood)} and ${rounded(scores.inferred.ood)} over all such tasks. But a weighted sum of practised tasks already gives most of a new one. Subtract the best such sum: `, strong("only recombining skills predicts what is left"), term(`novel part, ${Math.round(100 * facts.novel_share)} % of the variance`), `: there the plain transformer has R² ${rounded(scores.transformer.novel)}, the other ${rounded(scores.inferred.novel)}.`] },
-    { title: "Whose fault is it?", words: () => [`The second model works in two parts: it guesses a recipe`, term("latent"), `, then carries the recipe out. Hand it the true recipe, and it `, strong("snaps onto the diagonal"), `: R² ${rounded(scores.true.ood)} over all such tasks. It could always carry out the new mix; `, strong("it did not fully recognise it."), ` The plain transformer has no recipe to hand over.`] },
-    { title: "Let it work it out", words: () => [`Nobody hands it anything now. Instead of one quick guess, it tries its recipe on the ${facts.context} examples, sees the error, corrects the recipe, and repeats`, term("explicit inference: Gauss–Newton steps through its own modules"), `. A few corrections reach R² ${rounded(explicit.own[TOLD].ood)} over all such tasks: `, strong("what it learned does recombine; the quick guess was the weak part.")] },
+    { title: "What both practised", words: () => [`Each circle is a skill`, term(`module`), `. A task mixes two skills; ${facts.context} solved examples are all a model sees of it`, term("in-context learning"), `. Both models practised the ${facts.trained.length} grey pairs. Each dot is one question of the task on the left. On practised pairs the answers are right: `, strong("the dots lie on the diagonal.")] },
+    { title: "A pair they never saw", words: () => [`Now mix two skills that were never mixed in training`, term("held out"), `. On the whole answer, both models slip alike: R² ${rounded(scores.transformer.ood)} and ${rounded(scores.inferred.ood)} over all such tasks. But a weighted sum of practised tasks explains ${100 - Math.round(100 * facts.novel_share)} % of the variance of such answers. `, strong("Only the new part shows what is left, which no such sum predicts"), term("novel part"), `: there the plain transformer has R² ${rounded(scores.transformer.novel)}, the model with the bottleneck ${rounded(scores.inferred.novel)}.`] },
+    { title: "Where does it fail?", words: () => [`The model with the bottleneck works in two parts: it guesses a recipe`, term("latent"), `, then carries the recipe out. Hand it the true recipe, and it `, strong("snaps onto the diagonal"), `: R² ${rounded(scores.true.novel)} on the new part of all such tasks. It could always carry out the new mix; `, strong("it did not fully recognise it."), ` The plain transformer has no recipe to hand over.`] },
+    { title: "Let it work it out", words: () => [`Nobody hands it anything now. Instead of one quick guess, it tries its recipe on the ${facts.context} examples, sees the error, corrects the recipe, and repeats`, term("explicit inference: Gauss–Newton steps through its own modules"), `. ${TOLD} corrections reach R² ${rounded(explicit.own[TOLD].novel)} on the new part of all such tasks: `, strong("its modules do recombine; the quick guess was the weak part.")] },
     { title: "Play", words: () => [`Click skills to switch them on, drag the mix, take fewer examples, move the recipe by hand, or take a teacher with skills that neither model has met`, term("control"), `.`] },
   ];
   const PLAY = STEPS.length - 1;
@@ -60,10 +60,10 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
     choice("answers", "inferred", "its own guess", () => answerFrom("inferred")),
     choice("answers", "true", "the true recipe", () => answerFrom("true")),
     choice("answers", "explicit", "worked out", () => answerFrom("explicit")));
-  const counts = element("div", { class: "choices counts", role: "group", "aria-label": "corrections of the recipe" }, element("span", { text: "corrections (key k)" }),
+  const counts = element("div", { class: "choices counts", role: "group", "aria-label": "corrections of the recipe" }, element("span", { text: "corrections", title: "Key k: one more; K: one less" }),
     ...Array.from({ length: MOST_STEPS + 1 }, (_, i) => choice("steps", String(i), String(i), () => stepTo(i))));
   const starts = element("div", { class: "choices starts", role: "group", "aria-label": "where the corrections start" }, element("span", { text: "start from" }),
-    choice("start", "own", "its guess", () => startFrom("own")), choice("start", "zero", "nothing", () => startFrom("zero")));
+    choice("start", "own", "its guess", () => startFrom("own")), choice("start", "zero", "zero", () => startFrom("zero")));
   const hand = element("div", { class: "hand" });
 
   const side = (kind, name, terms, ...controls) => {
@@ -171,12 +171,12 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
       const of = sides[i];
       of.big.textContent = rounded(novel ? found.novel : found.whole);
       of.big.classList.toggle("partial", i === 0 && !all);
-      of.novel.textContent = held ? (novel ? `whole answer: ${rounded(found.whole)}` : `new part: ${rounded(found.novel)}`) : " ";
+      of.novel.textContent = held ? (novel ? `whole: ${rounded(found.whole)}` : `new part: ${rounded(found.novel)}`) : " ";
       const over = state.fresh === null && !(i === 1 && state.answers === "moved") && state.length === facts.context ? (novel ? measured.novel_masks : measured.masks)[mask] : undefined;
-      of.all.textContent = over === undefined ? " " : `all ${maskName(mask)} tasks: ${rounded(over)}`;
+      of.all.textContent = over === undefined ? " " : `all ${maskName(mask)}: ${rounded(over)}`;
     });
     sides[0].note.textContent = state.step === 2 || state.step === 3 ? "It has no recipe to hand over or to correct." : "";
-    sides[1].note.textContent = ghost && state.step < PLAY ? "○ its own guess" : "";
+    sides[1].note.textContent = ghost && state.step < PLAY ? "○ its first guess" : "";
     pairsOf(hyper, novel);
     controls();
     drawn += 1;
@@ -195,7 +195,7 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
       low: novel ? 0 : Math.max(0, Math.min(0.75, Math.floor(4 * lowest) / 4)), // the same for all corrections
       note: novel ? "practised: nothing new" : "practised",
     });
-    const corrections = `${state.steps} correction${state.steps === 1 ? "" : "s"}${state.start === "zero" ? " from nothing" : ""}`;
+    const corrections = `${state.steps} correction${state.steps === 1 ? "" : "s"}${state.start === "zero" ? " from zero" : ""}`;
     const how = { true: " (true recipe)", explicit: ` (${corrections})` }[state.answers] ?? (state.step > 1 ? " (own guess)" : "");
     const tasks = (novel ? facts.novel_tasks : 2 * facts.episodes).toLocaleString("en");
     caption.textContent = ` bottleneck${how}: R² of ${novel ? "the new part" : "the whole answer"}`;
@@ -347,7 +347,7 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
     if (mask) state.weights = even(mask);
     else if (step < PLAY && (kind !== wanted || state.fresh !== null)) state.weights = even(wanted === "held" ? heldFirst : trainedFirst);
     if (step < PLAY) Object.assign(state, { fresh: null, length: facts.context, start: "own", answers: "inferred", steps: 0, moved: null });
-    if (step !== 1) state.show = "whole";
+    state.show = step > 1 && step < PLAY ? "novel" : "whole";
     if (step === 1) {
       if (calm.matches) state.show = "novel";
       else playing = setTimeout(() => { state.show = "novel"; draw(true); keep(); }, PACE);
@@ -386,7 +386,7 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
   function keep() {
     const play = state.step === PLAY;
     save([["step", state.step + 1], ["pair", current()], ["weights", play ? state.weights.map((weight) => Number(weight.toFixed(3))).join(",") : null], ["draw", state.draw || null],
-      ["length", state.length === facts.context ? null : state.length], ["fresh", state.fresh], ["answers", state.answers === "moved" ? null : state.answers], ["steps", state.answers === "explicit" ? state.steps : null], ["start", state.start === "own" ? null : state.start], ["show", state.show === "whole" ? null : state.show]]);
+      ["length", state.length === facts.context ? null : state.length], ["fresh", state.fresh], ["answers", state.answers === "moved" ? null : state.answers], ["steps", state.answers === "explicit" ? state.steps : null], ["start", state.start === "own" ? null : state.start], ["show", state.show]]);
   }
 
   // Restore a linked state. What the link does not say, or says wrongly, is as at the start of its step.
@@ -413,6 +413,7 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
       state.start = parameters.get("start") === "zero" ? "zero" : "own";
       state.steps = whole("steps", 0, MOST_STEPS) ?? 0;
     }
+    if (parameters.get("show") === "whole") state.show = "whole";
     if (parameters.get("show") === "novel" && step > 0) state.show = "novel";
     ask();
   }

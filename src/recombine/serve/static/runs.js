@@ -229,11 +229,15 @@
   let begun = false; // a study is chosen once there are runs
   function studies() {
     const counts = new Map();
-    for (const run of runs.values()) counts.set(run.study, (counts.get(run.study) ?? 0) + 1);
+    const longest = new Map(); // training, in steps: a short study comes second
+    for (const run of runs.values()) {
+      counts.set(run.study, (counts.get(run.study) ?? 0) + 1);
+      longest.set(run.study, Math.max(longest.get(run.study) ?? 0, run.step ?? 0));
+    }
     const names = [...counts.keys()].sort();
     const select = byId("study");
     const swept = new Set(sweeps.map((sweep) => sweep.name)); // claims cannot be judged on the configurations of a sweep
-    if ((!begun || state.study !== ALL) && !names.includes(state.study)) state.study = [...names].sort((a, b) => swept.has(a) - swept.has(b) || counts.get(b) - counts.get(a))[0] ?? ALL;
+    if ((!begun || state.study !== ALL) && !names.includes(state.study)) state.study = [...names].sort((a, b) => swept.has(a) - swept.has(b) || longest.get(b) - longest.get(a) || counts.get(b) - counts.get(a))[0] ?? ALL;
     begun = names.length > 0;
     const texts = [[ALL, `all studies (${runs.size.toLocaleString("en")} runs)`], ...names.map((name) => [name, `${name === "." ? "this directory" : name} (${counts.get(name).toLocaleString("en")})`])];
     if (JSON.stringify([...select.options].map((option) => [option.value, option.text])) !== JSON.stringify(texts)) {
