@@ -149,7 +149,12 @@ def steps_table() -> str:
         ("tasks of all six modules, after training on pairs", hyper, six_modules, explicit_six_modules),
         ("fresh modules, which the model cannot know", hyper, fresh_modules, explicit_fresh_modules),
         ("novel part, after training on the six pairs of `connected`", connected, novel_outside, explicit_outside),
-        ("novel part, after training on the six pairs of `disconnected`", disconnected, novel_outside, explicit_outside),
+        (
+            "novel part, after training on the six pairs of `disconnected`",
+            disconnected,
+            novel_outside,
+            explicit_outside,
+        ),
     )
     head = ("R² of the hypertransformer on", "as trained", "with three steps")
     return table(head, [(words, said(map(a, runs)), said(map(b, runs))) for words, runs, a, b in rows], left=1)

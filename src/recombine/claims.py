@@ -21,7 +21,7 @@ class Statistic(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """One way to judge a claim. The claim holds, read like this, if all the statistics do."""
+    """One way to judge a claim. The claim holds in this reading if all its statistics hold."""
 
     name: str
     statistics: tuple[Statistic, ...]
