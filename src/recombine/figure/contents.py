@@ -175,8 +175,8 @@ FIGURES: Mapping[str, Figure] = {
     ),
     "interventions": Figure(
         "Replacing the latent",
-        "R² after the latent, or the subspace of the residual stream that the probe reads, is set to another value, at the "
-        "last snapshot.",
+        "R² after the latent, or the subspace of the residual stream that the probe reads, is set to another value; at "
+        "the last snapshot.",
         _one_view(latent_panels, subspace_panels),
     ),
 }
