@@ -215,7 +215,17 @@ def explicit_table(name: str) -> str:
                 fresh = found(one.control_modules.r2 if one.control_modules else None for one in scores)
                 cells = (*map(_near_one, steps), with_band(control), with_band(fresh))
                 rows.append((f"`{support}`", words, str(len(scores)), *cells))
-    head = ("trained on", "start", "seeds", "0 steps", "1", "2", "3", "control, 3 steps", "fresh modules, 3 steps")
+    head = (
+        "trained on",
+        "start",
+        "seeds",
+        "0 steps",
+        "1 step",
+        "2 steps",
+        "3 steps",
+        "control, 3 steps",
+        "fresh modules, 3 steps",
+    )
     return table(head, rows, left=2)
 
 
