@@ -1,19 +1,21 @@
 """Builds the wheel, installs it into a fresh environment, and tries every command there, outside the checkout.
 
-The environment has what the wheel itself asks for and the extra `serve`, nothing of the developers' tools.
+The environment has what the wheel itself asks for and the extra `serve`, nothing of the developers' tools. The other
+versions of Python that the wheel names and this machine has get an environment too, and the shorter commands.
 """
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
-import venv
 import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+QUIET = ["--quiet", "--disable-pip-version-check"]
 QUICKLY = os.environ | {"XLA_FLAGS": "--xla_backend_optimization_level=0"}  # what is tried is mostly compiled
 COMMANDS = """
 --version
@@ -31,6 +33,7 @@ bench --help
 serve --help
 eval --help
 """
+BRIEFLY = ("--version", "train", "report", "export")  # the commands that other versions of Python try
 IN_PYTHON = """
 import time
 start = time.perf_counter()
@@ -49,27 +52,53 @@ import recombine.serve.app
 def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory)
-        quiet = ["--quiet", "--disable-pip-version-check"]
-        pip([*quiet, "wheel", "--no-deps", "--wheel-dir", str(place), str(ROOT)], sys.executable)
+        pip([*QUIET, "wheel", "--no-deps", "--wheel-dir", str(place), str(ROOT)], sys.executable)
         (wheel,) = place.glob("recombine-*.whl")
         print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB")
-        check_readme(wheel)
-        venv.create(place / "env", with_pip=True)
-        python = str(place / "env" / "bin" / "python")
-        started = time.monotonic()
-        constraints = ["--constraint", str(ROOT / "constraints.txt")]
-        pip([*quiet, "install", *constraints, f"{wheel}[serve]"], python)
-        size = sum(path.stat().st_size for path in (place / "env").rglob("*") if path.is_file())
-        print(f"installed: {size / 1e6:.0f} MB in {time.monotonic() - started:.0f} s")
-        (work := place / "work").mkdir()
-        for line in COMMANDS.strip().splitlines():
-            run([str(place / "env" / "bin" / "recombine"), *line.split()], work)
-        run([python, "-c", IN_PYTHON], work, show=True)
+        versions = check_metadata(wheel)
+        commands = COMMANDS.strip().splitlines()
+        try_wheel(wheel, place / "env", sys.executable, commands)
         print("every command works outside the checkout")
+        for version in versions:
+            if version == "{}.{}".format(*sys.version_info):
+                continue
+            if (python := find_python(version)) is None:
+                print(f"Python {version}: not tried, because this machine does not have it")
+                continue
+            try_wheel(wheel, place / version, python, [line for line in commands if line.startswith(BRIEFLY)])
+            print(f"Python {version}: works")
 
 
-def check_readme(wheel: Path) -> None:
-    """A package index shows the README alone: no picture and no link may need the repository."""
+def try_wheel(wheel: Path, env: Path, python: str, commands: list[str]) -> None:
+    """Install the wheel into a fresh environment of an interpreter, and run commands there."""
+    started = time.monotonic()
+    subprocess.run([python, "-m", "venv", str(env)], check=True)
+    python = str(env / "bin" / "python")
+    constraints = ["--constraint", str(ROOT / "constraints.txt")]
+    pip([*QUIET, "install", "--no-compile", *constraints, f"{wheel}[serve]"], python)
+    size = sum(path.stat().st_size for path in env.rglob("*") if path.is_file())
+    print(f"installed: {size / 1e6:.0f} MB in {time.monotonic() - started:.0f} s")
+    (work := env / "work").mkdir()
+    for line in commands:
+        run([str(env / "bin" / "recombine"), *line.split()], work)
+    run([python, "-W", "error::DeprecationWarning", "-c", IN_PYTHON], work, show=True)
+
+
+def find_python(version: str) -> str | None:
+    """An interpreter of this version: on the PATH, or one of pyenv's."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    for found in (shutil.which(f"python{version}"), *sorted(pyenv.glob(f"versions/{version}.*/bin/python{version}"))):
+        # pyenv's command on the PATH is there even if it is switched off
+        if found and subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return str(found)
+    return None
+
+
+def check_metadata(wheel: Path) -> list[str]:
+    """The versions of Python that the wheel names.
+
+    An index of packages shows the README alone: no picture and no link may need the repository.
+    """
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
         text = archive.read(name).decode()
@@ -80,6 +109,7 @@ def check_readme(wheel: Path) -> None:
         if not "".join(link).startswith(("https://", "#"))
     ]
     assert not lost, lost
+    return re.findall(r"^Classifier: Programming Language :: Python :: (3\.\d+)$", text, re.MULTILINE)
 
 
 def pip(arguments: list[str], python: str) -> None:

@@ -1,9 +1,12 @@
 """Shapes and types are checked at run time in the tests, and only there."""
 
+import ctypes
+import gc
 import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -93,6 +96,18 @@ def results(study: Any) -> Any:
     from recombine.figure.compose import draw_figure
 
     return draw_figure(study, "results")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forget_programs() -> Generator[None, Any, None]:
+    """What a module compiled is of no use to the next one. A worker that keeps all of it grows to four gigabytes."""
+    yield
+    import jax
+
+    jax.clear_caches()
+    gc.collect()
+    with suppress(OSError, AttributeError):  # glibc alone
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -1,6 +1,7 @@
 """The README, the docs and the examples say what is true, and their code runs."""
 
 import importlib.util
+import json
 import re
 import shlex
 import tomllib
@@ -68,8 +69,21 @@ def test_every_field_has_its_meaning() -> None:
 
 
 def test_the_example_is_the_model_that_is_shipped() -> None:
-    (printed,) = re.findall(r"^```python\n(.*?)^```$", page("custom_model.md"), re.DOTALL | re.MULTILINE)
+    _, printed = re.findall(r"^```python\n(.*?)^```$", page("custom_model.md"), re.DOTALL | re.MULTILINE)
     assert printed == (ROOT / "src/recombine/model/bottleneck.py").read_text(encoding="utf-8")
+
+
+def test_the_small_example_is_trained_and_probed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    text = page("custom_model.md")
+    Path("my_model.py").write_text(re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)[0])
+    command = re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)[0]
+    shorter = ["--set", "optimizer.num_steps=2", "measure.snapshots=1", "--json"]
+    assert main([*shlex.split(command)[1:], *shorter]) == 0
+    assert json.loads(capsys.readouterr().out)["scores"]["probe"]["latent"]["ood"] is not None
 
 
 @pytest.mark.slow
@@ -78,7 +92,7 @@ def test_the_example_runs_as_printed(
 ) -> None:
     """The class is in a file of the current directory. All printed commands are run, except the long one."""
     monkeypatch.chdir(tmp_path)
-    (block,) = re.findall(r"^```sh\n(.*?)^```$", page("custom_model.md"), re.DOTALL | re.MULTILINE)
+    _, block = re.findall(r"^```sh\n(.*?)^```$", page("custom_model.md"), re.DOTALL | re.MULTILINE)
     train, evaluate, _ = [shlex.split(line)[1:] for line in block.splitlines()]
     assert main(train) == 0
     assert "Bottleneck" in capsys.readouterr().out

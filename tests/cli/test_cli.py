@@ -13,8 +13,11 @@ import pytest
 from recombine import __version__
 from recombine.cli.main import COMMANDS, main
 from recombine.config.schema import field_names
+from recombine.terminal.help import wrap
 
 BAD = [
+    ["train", "--set"],
+    ["train", "--set", "--seed", "1"],
     ["task", "show", "--support", "conected"],
     ["task", "show", "--support", ""],
     ["task", "show", "--support", "110,011,110"],
@@ -149,6 +152,23 @@ def test_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert captured.err == ""
 
 
+@pytest.mark.parametrize("width", [40, 80])
+@pytest.mark.parametrize("arguments", [["--help"], ["task", "show", "--help"], ["train", "--help"]], ids=" ".join)
+def test_help_is_as_wide_as_the_terminal(
+    arguments: list[str], width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    with pytest.raises(SystemExit):
+        main(arguments)
+    assert max(map(len, capsys.readouterr().out.splitlines())) == width
+
+
+def test_colours_take_no_room() -> None:
+    bold = "\x1b[1musage:\x1b[0m one two\n"
+    assert wrap(bold, 15) == bold
+    assert wrap(bold, 13) == "\x1b[1musage:\x1b[0m one \ntwo\n"
+
+
 EVERY_COMMAND = [[name, *words] for name in COMMANDS for words in ([], *([word] for word in COMMANDS[name]))]
 
 
@@ -223,6 +243,11 @@ def test_train_resumes_and_prints_its_scores(capsys: pytest.CaptureFixture[str],
     assert main(["train", "--out", str(out), "--set", "model.num_layers=2"]) == 2
     captured = capsys.readouterr()
     assert "made with other settings: model.num_layers: 1 → 2 (" in captured.err, "one difference, and no others"
+    for resume in ([], ["--resume-anyway"]):
+        assert main(["train", "--out", str(out), "--model", "transformer", *resume]) == 2
+        error = capsys.readouterr().err
+        assert "hypertransformer" in error
+        assert "→" not in error, "the model alone, not each of its fields"
     assert main([*arguments, "--set", *changes[1:]]) == 2
     captured = capsys.readouterr()
     assert "measure.episodes: 32 → 64" in captured.err

@@ -72,7 +72,7 @@ def test_bad_numbers(field: str, value: Any) -> None:
         ({"num_steps": 3}, "did you mean optimizer.num_steps?"),
         ({"task": {"num_modules": 8}}, "task.support=2-hot:8"),
         ({"model": {"embed_dmi": 64}}, "model.embed_dmi = 64: no such field (did you mean 'embed_dim'?)"),
-        ({"model": {"latent_dim": 6}}, "model.latent_dim = 6: no such field"),
+        ({"model": {"latent_dim": 6}}, "model.latent_dim = 6: no such field (the hypertransformer"),
         ({"model": {"kind": "hypertransfomer"}}, "did you mean 'hypertransformer'?"),
         ({"model": 3}, "model = 3: a table with the fields"),
         ({"model": {"causal": 1}}, "model.causal = 1: true or false"),

@@ -7,8 +7,9 @@ import pytest
 
 from recombine import paper
 from recombine.config.model import SEES_LABEL, CustomModelConfig
+from recombine.config.preset import preset_config
 from recombine.config.schema import Config
-from recombine.config.toml import config_tables
+from recombine.config.toml import config_tables, override
 from recombine.errors import InputError
 from recombine.jobs import estimate as module
 from recombine.jobs.estimate import Cost, JobCost, Speed, estimate, job_costs
@@ -166,6 +167,22 @@ def test_a_sweep_compiles_each_configuration_and_selects(tmp_path: Path) -> None
     trained = [cost for cost in costs if cost.train.computing]
     assert [cost.start.compiling > 0 for cost in trained] == [True] * 3 + [False] * 3
     assert {cost.after.compiling for cost in trained} == {0.0}, "without a scorecard"
+
+
+def test_jobs_of_one_compiled_program_are_known(tmp_path: Path) -> None:
+    """A worker forgets programs once it has those of many shapes: otherwise a sweep would fill the memory."""
+    base = preset_config("smoke", "hypertransformer")
+    changes = {
+        "one": {},
+        "seed": {"seed": 1},
+        "support": {"task": {"support": "connected"}},
+        "width": {"model": {"embed_dim": 32}},
+        "rate": {"optimizer": {"learning_rate": 0.5}},
+    }
+    jobs = jobs_to_do({name: override(base, change) for name, change in changes.items()}, tmp_path, [])
+    shape = {job.name: job.shape for job in jobs if job.kind == "train"}
+    assert shape["one"] == shape["seed"] == shape["support"]
+    assert len({shape["one"], shape["width"], shape["rate"]}) == 3
 
 
 def test_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

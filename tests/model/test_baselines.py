@@ -284,3 +284,12 @@ def test_the_construction_of_vector_labels() -> None:
     built = from_construction(build_model(config, key=jax.random.key(0)), teacher.theta, teacher.a)
     _, episodes = sample_split(0, "ood", teacher, config.task.support, 8, 10)
     np.testing.assert_allclose(predict(built, episodes), episodes.query_y, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["bottleneck", "hypernetwork", "perceiver"])
+def test_the_latent_has_a_number_for_each_module(name: str) -> None:
+    config = override(smoke(name), {"task": {"support": "2-hot:8"}})
+    for changes, size in (({}, 8), ({"model": {"options": {"latent_dim": 5}}}, 5)):
+        trace = build_model(override(config, changes), key=jax.random.key(0))(*map(jnp.asarray, episode(config))).trace
+        assert trace.latent is not None
+        assert trace.latent.shape == (size,)

@@ -82,6 +82,7 @@ def test_frames_of_either_library_by_mask_and_with_references() -> None:
 def test_nothing_fills_a_screen() -> None:
     runs = rc.runs("demo/quick")
     shown = [runs, runs.study, runs[0], runs[0].stored, runs[0].config, rc.load(f"demo/quick/{RUN}").trained]
+    shown += [runs[0].rows[-1], runs[0].rows[-1].in_dist, *runs.verdicts()]
     for one in shown:
         assert len(repr(one)) < 400, type(one)
     for one in (runs, runs.study, runs[0], runs[0].config):

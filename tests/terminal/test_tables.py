@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from dataclasses import replace
+from html import unescape
 from io import StringIO
 from pathlib import Path
 from statistics import fmean
@@ -13,9 +14,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from recombine.claims import CLAIMS
 from recombine.cli.main import main
 from recombine.config.preset import preset_config
 from recombine.errors import InputError
+from recombine.page.report_sections import verdict_section
 from recombine.storage.reader import StoredRun
 from recombine.study.collect import Study
 from recombine.study.summary import FinalScores, ScoreTable, final_scores
@@ -23,8 +26,8 @@ from recombine.study.verdict import judge
 from recombine.study.wording import with_band
 from recombine.support.parse import parse_support
 from recombine.support.support import make_support, paper_support
-from recombine.terminal.markdown import escaped, score_tables, study_markdown, table
-from recombine.terminal.tables import print_scores, print_support, print_verdicts
+from recombine.terminal.markdown import escaped, score_tables, study_markdown, table, verdict_table
+from recombine.terminal.tables import print_scores, print_support, print_table, print_verdicts
 from recombine.terminal.track import Tracker
 from tests.reliability.small_run import finish
 from tests.study.studies import hostile_study, make_run, whole_study, with_reference
@@ -90,6 +93,18 @@ def test_a_terminal_folds_no_line_of_a_table(width: int) -> None:
     assert numbers == ["0.123", "1.123", "2.123", "3.123", "-0.250", "0.500", "1"]
 
 
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_long_title_makes_no_line_longer(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    console = Console(width=width, force_terminal=True, color_system=None)
+    monkeypatch.setattr("recombine.terminal.tables.result_console", lambda highlight: console)
+    print_table("of so many words " * 5, ["slope", "R²"], {"trained_covariance": ["0.071 ± 0.046", "0.084 ± 0.076"]})
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= width
+    assert re.findall(r"\S+ ± \S+", "\n".join(lines)) == ["0.071 ± 0.046", "0.084 ± 0.076"]
+
+
 def test_claims_without_any_run_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     mine = replace(paper_support("connected+"), name="mine")
     config = preset_config("quick", "transformer")
@@ -98,6 +113,10 @@ def test_claims_without_any_run_are_one_line(capsys: pytest.CaptureFixture[str])
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) < 8
     assert "claims 1, 2, 3, 4, 5, 6" in lines[-1]
+    study = Study((run,))
+    for text in (verdict_table(judge(study)), unescape(verdict_section(judge(study)))):
+        assert all(claim.sentence in text for claim in CLAIMS)
+        assert [part.statistic in text for claim in judge(study) for part in claim.parts].count(True) == 1, "claim 7"
 
 
 def cells(line: str) -> list[str]:

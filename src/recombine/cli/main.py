@@ -2,12 +2,11 @@
 
 import contextlib
 import io
-import os
 import re
-import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
+from itertools import pairwise
 from typing import Annotated
 
 import tyro
@@ -26,10 +25,9 @@ from recombine.cli.train import Train
 from recombine.errors import Failed, InputError, describe, memory_errors
 from recombine.run.process import settle_home
 from recombine.run.signals import Interrupted
+from recombine.terminal.help import fitting
 from recombine.terminal.output import complain, keep_results_apart, print_line, results
 from recombine.terminal.standard_streams import discard_output, name_output, settle_streams
-
-NARROWEST, WIDEST = 20, 10_000  # columns
 
 
 class UsageError(Exception):
@@ -102,33 +100,16 @@ def parse(
     complaint = io.StringIO()
     if arguments[:1] == ["sweep"] and arguments[1:2] not in (["run"], ["results"], ["--help"], ["-h"]):
         arguments = ["sweep", "run", *arguments[1:]]
+    if any(option == "--set" and (not value or value.startswith("--")) for option, value in pairwise([*arguments, ""])):
+        raise UsageError(f"--set needs at least one FIELD=VALUE (see {_nearest_help(arguments)})")  # tyro takes none
     try:
-        with contextlib.redirect_stderr(complaint), _columns(arguments):
+        with contextlib.redirect_stderr(complaint), fitting(arguments):
             return tyro.cli(Command, prog="recombine", description=description, args=arguments, config=markers)  # pyright: ignore
     except SystemExit as leaving:
         if not leaving.code:  # --help
             sys.stdout.flush()
             raise
     raise UsageError(f"{_one_line(complaint.getvalue())} (see {_nearest_help(arguments)})")
-
-
-@contextlib.contextmanager
-def _columns(arguments: list[str]) -> Iterator[None]:
-    """How wide tyro takes the terminal to be.
-
-    A complaint is put into one line, so its words must not be broken. Help needs some room: with less, tyro looks for
-    a place to break a line for ever.
-    """
-    is_help = not {"--help", "-h"}.isdisjoint(arguments)
-    before = os.environ.get("COLUMNS")
-    os.environ["COLUMNS"] = str(max(NARROWEST, shutil.get_terminal_size().columns) if is_help else WIDEST)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["COLUMNS"]
-        else:
-            os.environ["COLUMNS"] = before
 
 
 def _one_line(box: str) -> str:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 @plain_help
 class Run:
-    """Train every configuration of a grid with every seed. The same command resumes. (`run` can be left out.)"""
+    """Train every configuration of a grid with every seed. The same command resumes."""
 
     grid: Annotated[str | None, tyro.conf.arg(metavar="GRID")] = None
     """paper-transformer or paper-hypertransformer (Table 3), or a TOML file with a table [grid]."""
@@ -222,7 +222,10 @@ def _as_json(value: object) -> object:
 @dataclass(frozen=True)
 @plain_help
 class Sweep:
-    """Train a grid of configurations, and show the results."""
+    """Train a grid of configurations, and show the results.
+
+    Without a subcommand, `sweep` means `sweep run`, whose options `sweep run --help` lists.
+    """
 
     command: Annotated[
         Annotated[Run, tyro.conf.subcommand("run")] | Annotated[Results, tyro.conf.subcommand("results")],

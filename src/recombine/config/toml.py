@@ -161,7 +161,7 @@ def _override(config: Any, data: Mapping[str, Any], prefix: str) -> Any:
         path = f"{prefix}{name}"
         if name not in known:
             path = path if len(path) <= LONGEST_NAME else f"{path[:LONGEST_NAME]}..."
-            hint = _elsewhere(name, prefix) or suggestion(name, known)
+            hint = _elsewhere(name, prefix) or _of_another_model(name, prefix) or suggestion(name, known)
             raise InputError(path, value, f"no such field{hint}; there are {', '.join(known)}")
         current = getattr(config, name)
         if isinstance(current, Support):
@@ -188,6 +188,12 @@ def _elsewhere(name: str, prefix: str) -> str:
         return " (the support has the number of modules: task.support=2-hot:8)"
     places = [f"{table}.{name}" for table, names in field_names().items() if name in names and prefix != f"{table}."]
     return f" (did you mean {' or '.join(places)}?)" if places else ""
+
+
+def _of_another_model(name: str, prefix: str) -> str:
+    """' (… has it)' if a field of this name is another model's, otherwise the empty string."""
+    owners = [kind for kind, config in MODEL_CONFIGS.items() if name in (f.name for f in fields(config))]
+    return f" (the {owners[0]} has it: --model {owners[0]})" if prefix == "model." and owners else ""
 
 
 def differences(old: Any, new: Any, prefix: str = "") -> dict[str, tuple[Any, Any]]:

@@ -88,4 +88,4 @@ def _measured(path: Path, kind: After, config: Config) -> bool:
 
 
 def _shape(config: Config) -> str:
-    return hashlib.sha256(repr(compiled_part(config)).encode()).hexdigest()[:16]
+    return hashlib.sha256(write_toml(compiled_part(config)).encode()).hexdigest()[:16]

@@ -39,7 +39,8 @@ class Bottleneck(TrunkModel):
 
     def __init__(self, config: Config, *, key: Key[Array, ""]):
         assert isinstance(config.model, CustomModelConfig)
-        sizes = HypertransformerConfig(**dict(config.model.options))  # the hypertransformer's options and defaults
+        # The hypertransformer's options and defaults: the latent has a number for each module of the task.
+        sizes = HypertransformerConfig(**{"latent_dim": config.task.num_modules, **dict(config.model.options)})
         input_dim, o, latent_dim = config.task.input_dim, config.task.output_dim, sizes.latent_dim
         keys = jax.random.split(key, 5)
         self.trunk = Trunk(sizes, input_dim, config.task.episode_length, output_dim=o, key=keys[0])

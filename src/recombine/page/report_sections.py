@@ -41,7 +41,7 @@ def verdict_section(verdicts: Sequence[Verdict]) -> str:
         (
             f'<span class="number">{verdict.number}</span> {escape(verdict.claim)}',
             escape(verdict.panel).replace("-", "–"),
-            f"{_parts(verdict.parts)}<small>{escape(verdict.note)}</small>{_others(verdict)}",
+            _statistics(verdict),
             badge(verdict.state),
         )
         for verdict in verdicts
@@ -49,6 +49,12 @@ def verdict_section(verdicts: Sequence[Verdict]) -> str:
     if not rows:
         return "<p>No claim has been judged.</p>"
     return table(("Claim", "Panel", "Measured", "Verdict"), rows, "stack verdicts")
+
+
+def _statistics(verdict: Verdict) -> str:
+    """The statistics that decide a claim. Where none was measured, only why."""
+    note = f"<small>{escape(verdict.note)}</small>"
+    return f"{_parts(verdict.parts)}{note}{_others(verdict)}" if verdict.measured else note
 
 
 def _parts(parts: Sequence[Part]) -> str:

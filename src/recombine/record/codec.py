@@ -17,10 +17,17 @@ from msgspec import Meta
 from recombine.checks import LARGEST_COUNT, NUM_SEEDS
 
 T = TypeVar("T")
+LONGEST_SHOWN = 40  # characters of a text in a record's repr
 
 
 class Record(msgspec.Struct, frozen=True):
     """A frozen record. Its fields are the keys of its JSON object, in the same order."""
+
+    def __repr__(self) -> str:
+        """Its fields, each in a few characters: it may hold thousands of numbers. `plain` has all of them."""
+        values = {name: getattr(self, name) for name in self.__struct_fields__}
+        shown = (f"{name}={_in_short(value)}" for name, value in values.items() if value is not None)
+        return f"{type(self).__name__}({', '.join(shown)})"
 
 
 class BadRecord(ValueError):
@@ -64,6 +71,20 @@ def storable(record: Record) -> Any:
 def encode(record: Any, indent: int | None = None) -> str:
     """The record as a JSON text."""
     return json.dumps(plain(record), indent=indent, allow_nan=False)
+
+
+def _in_short(value: Any) -> str:
+    match value:
+        case float():
+            return f"{value:.4g}"
+        case str() if len(value) > LONGEST_SHOWN:
+            return repr(f"{value[:LONGEST_SHOWN]}…")
+        case Record():
+            first, *others = value.__struct_fields__
+            return f"{type(value).__name__}({first}={_in_short(getattr(value, first))}{', …' if others else ''})"
+        case dict() | list() | tuple():
+            return f"<{len(value)} {'entry' if len(value) == 1 else 'entries'}>"
+    return repr(value)
 
 
 def _finite(value: Any) -> Any:

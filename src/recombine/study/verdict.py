@@ -80,6 +80,12 @@ class Verdict(Record, frozen=True):
             *((f"trained with explicit inference, by {one.name}", one) for one in self.trained_explicit),
         ]
 
+    @property
+    def measured(self) -> bool:
+        """Whether any of its statistics has a value. Without the runs that a claim is about, none has."""
+        parts = (*self.parts, *(part for _, other in self.others for part in other.parts))
+        return any(part.effects for part in parts)
+
 
 def judge(study: Study) -> tuple[Verdict, ...]:
     """The verdict on each of the paper's claims."""

@@ -68,12 +68,18 @@ def _cells(columns: Iterable[Sequence[float]]) -> list[str]:
 
 
 def verdict_table(verdicts: Sequence[Verdict]) -> str:
-    """A row for each statistic; the first row of a claim also has the claim and its verdict."""
+    """A row for each statistic; the first row of a claim also has the claim and its verdict.
+
+    A claim of which nothing was measured has one row.
+    """
     rows = []
     for verdict in verdicts:
         readings = [(f"**{verdict.state}** ({verdict.note})", verdict.parts)]
         readings += [(f"{other.state} ({words})", other.parts) for words, other in verdict.others]
         claim = (str(verdict.number), verdict.claim)
+        if not verdict.measured:
+            rows.append((*claim, readings[0][0], "", "–", ""))
+            continue
         for state, parts in readings:
             for part in parts:
                 rows.append((*claim, state, part.statistic, measured(part), criterion(part)))

@@ -59,13 +59,19 @@ def _print_whole(console: Console, title: str, columns: Sequence[str], sections:
     If the terminal is too narrow, the table is set tighter. If that does not help, it becomes several tables, each with
     some of the columns. In a pipe nobody sees the width, so there it stays one table.
     """
-    tables = [_make_table(title, columns, sections, range(len(columns)))]
-    before = console.width
-    if console.is_terminal and _width(console, tables[0]) > before:
-        parts = _parts(columns, sections, console)
-        tables = [_make_table(title, columns, sections, part, tight=True) for part in parts]
-    for table in tables:
-        console.width = max(before, _width(console, table))
+    whole = _make_table(title, columns, sections, range(len(columns)))
+    tables, before = [(whole, _width(console, whole))], console.width
+    if console.is_terminal and tables[0][1] > before:
+        tables = [
+            # The title is text: it may go over several lines.
+            (
+                _make_table(title, columns, sections, part, tight=True),
+                _width(console, _make_table("", columns, sections, part, tight=True)),
+            )
+            for part in _parts(columns, sections, console)
+        ]
+    for table, width in tables:
+        console.width = max(before, width)
         console.print(table)
         console.width = before
 
@@ -124,7 +130,7 @@ def print_scores(scores: ScoreTable, console: Console | None = None) -> None:
 def print_verdicts(verdicts: Sequence[Verdict]) -> None:
     """Print each claim with its verdict, and below it the measured statistics."""
     console = result_console(highlight=False)
-    empty = [verdict for verdict in verdicts if not any(part.effects for part in _all_parts(verdict))]
+    empty = [verdict for verdict in verdicts if not verdict.measured]
     for verdict in verdicts:
         if verdict in empty:
             continue
@@ -146,10 +152,6 @@ def print_verdicts(verdicts: Sequence[Verdict]) -> None:
         which = f"claim{'s' if len(empty) > 1 else ''} {numbers}"
         state = Text("? not enough data", VERDICT_STYLES[NOT_ENOUGH])
         console.print(state, f"{which}: the runs that they compare are missing", soft_wrap=True)
-
-
-def _all_parts(verdict: Verdict) -> list[Part]:
-    return [*verdict.parts, *(part for _, other in verdict.others for part in other.parts)]
 
 
 def _part_text(part: Part) -> str:

@@ -32,7 +32,7 @@ class Hypernetwork(GeneratedLayer):
 
     def __init__(self, config: Config, *, key: Key[Array, ""]):
         assert isinstance(config.model, CustomModelConfig)
-        sizes = _sizes(dict(config.model.options))
+        sizes = _sizes({"latent_dim": config.task.num_modules, **dict(config.model.options)})
         start_key, *keys = jax.random.split(key, 4)
         self.start = jax.random.normal(start_key, (sizes.latent_dim,))
         self.theta, self.base, self.readout, self.log_damping = generated_parameters(

@@ -86,7 +86,7 @@ class Perceiver(eqx.Module):
             num_layers=2,
             ffn_factor=4,
             num_slots=8,
-            latent_dim=paper.LATENT_DIM.hypertransformer,
+            latent_dim=config.task.num_modules,
             hidden_dim=paper.MAIN_HIDDEN_DIM.hypertransformer,
         )
         width, d, o = sizes["embed_dim"], config.task.input_dim, config.task.output_dim
