@@ -124,14 +124,14 @@ def findings() -> str:
         f"""**R² hides whether a model recombines.** On held-out combinations the paper's two models score alike: R² is
         {whole_plain} for the transformer and {whole} for the hypertransformer. But most of a held-out task is a blend
         of trained tasks: only {share} of its variance is new. On this novel part R² is {novel_plain} for the
-        transformer and {novel} for the hypertransformer. The hypertransformer predicts the blend less well, hence the
-        tie.""",
-        f"""**The modules recombine; inferring the latent is what falls short.** Given the true latent, the same
+        transformer and {novel} for the hypertransformer. They tie because the
+        hypertransformer predicts the blend less well.""",
+        f"""**The modules recombine, but the inferred latent is wrong.** Given the true latent, the same
         hypertransformer solves held-out combinations: R² {true}.""",
-        f"""**Explicit inference repairs the inference, without further training.** Three Gauss–Newton steps on the
-        context, through the model's own modules, raise R² to {improved}, and on the novel part to
-        {improved_novel}. Trained on pairs alone, the model then also solves tasks of all six modules: R² rises
-        from {alone} to {together}. The steps learn no new module: on fresh modules R² is {fresh}.""",
+        f"""**Explicit inference repairs the inference, without further training.** Three Gauss–Newton steps
+        through the model's own modules raise R² to {improved}, and on the novel part to {improved_novel}. Trained on
+        pairs alone, the model then also solves tasks of all six modules: R² rises from {alone} to {together}. The
+        steps learn no new modules: on fresh modules R² is {fresh}.""",
     )
     return "\n".join(
         fill(" ".join(one.split()), 118, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
@@ -149,7 +149,12 @@ def steps_table() -> str:
         ("tasks of all six modules, after training on pairs", hyper, six_modules, explicit_six_modules),
         ("fresh modules, which the model cannot know", hyper, fresh_modules, explicit_fresh_modules),
         ("novel part, after training on the six pairs of `connected`", connected, novel_outside, explicit_outside),
-        ("the same for `disconnected`", disconnected, novel_outside, explicit_outside),
+        (
+            "novel part, after training on the six pairs of `disconnected`",
+            disconnected,
+            novel_outside,
+            explicit_outside,
+        ),
     )
     head = ("R² of the hypertransformer on", "as trained", "with three steps")
     return table(head, [(words, said(map(a, runs)), said(map(b, runs))) for words, runs, a, b in rows], left=1)
@@ -210,7 +215,17 @@ def explicit_table(name: str) -> str:
                 fresh = found(one.control_modules.r2 if one.control_modules else None for one in scores)
                 cells = (*map(_near_one, steps), with_band(control), with_band(fresh))
                 rows.append((f"`{support}`", words, str(len(scores)), *cells))
-    head = ("trained on", "start", "seeds", "0 steps", "1", "2", "3", "control, 3 steps", "fresh modules, 3 steps")
+    head = (
+        "trained on",
+        "start",
+        "seeds",
+        "0 steps",
+        "1 step",
+        "2 steps",
+        "3 steps",
+        "control, 3 steps",
+        "fresh modules, 3 steps",
+    )
     return table(head, rows, left=2)
 
 

@@ -64,7 +64,7 @@ def limits_table() -> str:
         cells = (number(fmean(one[name] for one in tests)) for name in names)
         rows.append((str(first["length"] - 1), noise, *cells))
     steps = ("0 steps", "3 steps", "10 steps", "from zero, 10 steps")
-    return table(("examples", "noise, of the labels' spread", *steps, "oracle"), rows, left=2)
+    return table(("examples", "noise on the labels", *steps, "oracle"), rows, left=2)
 
 
 if __name__ == "__main__":

@@ -86,8 +86,8 @@ def noise_table() -> str:
         )
         for row in read_rows("noise")
     ]
-    head = ("", "trained on", "seed", "noise chosen", "in distribution, with 1 %", "chosen")
-    return table((*head, "held-out masks, with 1 %", "chosen"), rows, left=2)
+    head = ("", "trained on", "seed", "noise chosen", "in distribution, with 1 %", "in distribution, chosen")
+    return table((*head, "held out, with 1 %", "held out, chosen"), rows, left=2)
 
 
 if __name__ == "__main__":

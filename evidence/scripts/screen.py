@@ -15,7 +15,15 @@ from recombine.study.wording import number
 from recombine.terminal.markdown import table
 
 HEAD = (
-    *("reading", "changed", "in distribution", "held-out masks", "novel part: slope", "R²", "span error"),
+    *(
+        "reading",
+        "changed",
+        "in distribution",
+        "held-out masks",
+        "novel part: slope",
+        "novel part: R²",
+        "novel part: span error",
+    ),
     *("control", "fresh modules", "loss"),
 )
 SAME = ("compute", "measure", "seed")

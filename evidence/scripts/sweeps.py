@@ -38,7 +38,7 @@ def length() -> str:
         rows.append(
             (str(n), *cells, *(reference(known, name, "ood") for name in ("ridge", "fitted_network", "oracle")))
         )
-    head = ("N", f"{T}, in distribution", "held out", f"{H}, in distribution", "held out")
+    head = ("N", f"{T}, in distribution", f"{T}, held out", f"{H}, in distribution", f"{H}, held out")
     return table((*head, "ridge, held out", "fitted network, held out", "oracle, held out"), rows, left=0)
 
 
@@ -112,7 +112,7 @@ def covariance() -> str:
             for name, _ in columns
         }
         rows.append((f"**{model}**", *(r2(runs[name], split) for name, split in columns)))
-    head = ("", "`quick`, in distribution", "held-out masks", "`paper`, in distribution", "held-out masks")
+    head = ("", "`quick`, in distribution", "`quick`, held out", "`paper`, in distribution", "`paper`, held out")
     return table(head, rows)
 
 
@@ -126,7 +126,7 @@ def linearity() -> str:
         cell = f"{fixed(fmean(values))} ({fixed(min(values))} to {fixed(max(values))})"
         rows.append((f"`{name}`", what, cell, ", ".join(map(fixed, values[:3]))))
     teachers = len({row["seed"] for row in found})
-    return table(("", "explains", f"{teachers} teachers: mean (range)", "teachers of seeds 0, 1, 2"), rows, left=2)
+    return table(("", "approximation", f"{teachers} teachers: mean (range)", "teachers of seeds 0, 1, 2"), rows, left=2)
 
 
 def execution() -> str:
@@ -167,7 +167,15 @@ def selection() -> str:
             ]
             cells = [_mean(one.scores[name]) for name in ("select_ood", "ood", "select_in_dist", "in_dist")]
             rows.append((kind, _point(one), *cells, f"**{' and '.join(best)}**" if best else ""))
-    head = ("model", "configuration", "held out: to select", "to report", "trained: to select", "to report", "best by")
+    head = (
+        "model",
+        "configuration",
+        "held out, to select",
+        "held out, to report",
+        "trained, to select",
+        "trained, to report",
+        "best by",
+    )
     return table(head, rows, left=2)
 
 

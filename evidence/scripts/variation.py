@@ -101,7 +101,7 @@ def teachers_masks() -> str:
         scores.append(means)
         within.append(means - means.mean(axis=0))
     total, of_one = (fixed(np.corrcoef(np.concatenate(some).T)[0, 1]) for some in (scores, within))
-    words = f"Correlation of the two models' means over these {len(rows)}: {total}; within teachers: {of_one}."
+    words = f"The two models' means correlate at {total} over these {len(rows)} rows, and at {of_one} within teachers."
     return table(("teacher", "held-out mask", T, H), rows, left=2) + f"\n\n{words}"
 
 

@@ -21,7 +21,7 @@ class Statistic(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """One way to judge a claim. The claim holds, read like this, if all the statistics do."""
+    """One way to judge a claim. The claim holds in this reading if all its statistics hold."""
 
     name: str
     statistics: tuple[Statistic, ...]
@@ -169,7 +169,12 @@ CLAIMS: tuple[Claim, ...] = (
                         ">=",
                         0.05,
                     ),
-                    Statistic("transformer_outside", "the same difference for the transformer", "within", 0.05),
+                    Statistic(
+                        "transformer_outside",
+                        "transformer's R² on the masks outside both, trained on connected minus on disconnected",
+                        "within",
+                        0.05,
+                    ),
                 ),
             ),
             Reading(
@@ -188,7 +193,12 @@ CLAIMS: tuple[Claim, ...] = (
                         ">=",
                         0.1,
                     ),
-                    Statistic("transformer_novel_outside", "the same difference for the transformer", "within", 0.1),
+                    Statistic(
+                        "transformer_novel_outside",
+                        "transformer's R² on the novel part outside both, trained on connected minus on disconnected",
+                        "within",
+                        0.1,
+                    ),
                 ),
             ),
             Reading(
@@ -207,7 +217,12 @@ CLAIMS: tuple[Claim, ...] = (
                         ">=",
                         0.2,
                     ),
-                    Statistic("transformer_support", "the same difference for the transformer", "within", 0.1),
+                    Statistic(
+                        "transformer_support",
+                        "transformer's relative R² out of distribution, trained on connected minus on disconnected",
+                        "within",
+                        0.1,
+                    ),
                 ),
             ),
         ),

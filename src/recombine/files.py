@@ -43,14 +43,14 @@ def check_output(field: str, path: Path, suffixes: tuple[str, ...]) -> None:
 def check_name(field: str, path: Path) -> None:
     """Refuse a name under which nothing can be written."""
     try:
-        str(path).encode()  # it will stand in files of JSON, in archives and on pages, which are UTF-8
+        str(path).encode()  # JSON files, archives and pages contain the name; they are UTF-8
     except UnicodeEncodeError as error:
         raise InputError(field, str(path), "not a usable file name; it must be UTF-8 text") from error
     check_path(field, path)
 
 
 def check_path(field: str, path: Path) -> None:
-    """Refuse a name that no file can have; whether there is one of this name is not asked."""
+    """Refuse a name that no file can have. The file need not exist."""
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -85,7 +85,7 @@ def replacing(field: str, path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """The system does not say which file it could not write, bring to the disk or close: it knows a handle only."""
+    """Name the file in the system's errors: the system knows only a handle, when it cannot write, sync or close."""
     try:
         yield
     except OSError as error:
@@ -106,7 +106,7 @@ def replace_file(path: Path, data: bytes) -> None:
         write_new(temporary, data)
         os.rename(temporary, path)
     except OSError as error:
-        error.filename = str(path)  # and not the temporary one, which is gone when somebody looks
+        error.filename = str(path)  # not the temporary file, which is removed
         with suppress(OSError):  # the first error is the one to report
             os.unlink(temporary)
         raise

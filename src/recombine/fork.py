@@ -1,6 +1,6 @@
 """Keeps file handles private to this process: a forked child has /dev/null in their place.
 
-The code of a user may fork, and the child may outlive this process. A lock or a pipe that it inherited would then look
+A user's code may fork, and the child may outlive this process. A lock or a pipe that it inherited would then look
 as if this process were still there. (What is started by `exec` does not get them: Python opens files that way.)
 """
 
@@ -10,7 +10,7 @@ _private: set[int] = set()
 
 
 def keep_private(handle: int) -> None:
-    """No process that is forked from here on has this open file."""
+    """Hide this open file from every process that is forked from now on."""
     _private.add(handle)
 
 
@@ -20,7 +20,7 @@ def close_private(handle: int) -> None:
 
 
 def _forget() -> None:
-    """In the child. They are not closed: other files would get their numbers, and objects here still have those."""
+    """Hide the files, in the child. They are not closed: other files would get the numbers, which objects still use."""
     if not _private:
         return
     nothing = os.open(os.devnull, os.O_RDWR)

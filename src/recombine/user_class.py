@@ -61,7 +61,7 @@ def import_class(field: str, kind: str, *arguments: Any, installed: bool = False
 
 
 def check_arguments(field: str, kind: str, found: Any, *arguments: Any) -> None:
-    """Refuse what is no class, or a class that does not take the arguments and what its framework draws from."""
+    """Refuse all but a class that takes the arguments and its framework's source of random numbers."""
     if not callable(found):
         raise InputError(field, kind, "is not a class")
     framework = class_framework(found)
@@ -77,7 +77,7 @@ def check_arguments(field: str, kind: str, found: Any, *arguments: Any) -> None:
 
 
 def class_framework(found: Any) -> Framework:
-    """The framework of a class. One that nothing has imported has no classes here."""
+    """The framework of a class, found by the names of its base classes: no framework is imported."""
     if isinstance(found, type):
         names = {f"{base.__module__}:{base.__qualname__}" for base in found.__mro__}
         if "torch.nn.modules.module:Module" in names:

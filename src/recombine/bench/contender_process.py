@@ -82,7 +82,7 @@ class ContenderProcess:
         self._process.kill()
 
     def await_ready(self, seconds: float) -> Ready:
-        """Wait until the first step is done. OutOfTheRace if it will never be."""
+        """Wait until the first step is done. Raises `OutOfTheRace` if it never will be."""
         return self._receive(Ready, seconds)
 
     def begin_turn(self, steps: int) -> None:
@@ -90,12 +90,12 @@ class ContenderProcess:
         self._send(str(steps))
 
     def end_turn(self, seconds: float) -> Turn:
-        """Wait until the steps are done. OutOfTheRace if they will never be."""
+        """Wait until the steps are done. Raises `OutOfTheRace` if they never will be."""
         return self._receive(Turn, seconds)
 
     def _send(self, line: str) -> None:
         assert self._process.stdin is not None
-        with suppress(OSError):  # the process has ended; `_receive` will find that, and why
+        with suppress(OSError):  # the process has ended; `_receive` will find out why
             self._process.stdin.write(line + "\n")
             self._process.stdin.flush()
 

@@ -96,7 +96,7 @@ class HypertransformerConfig(TrunkConfig):
     init_scale: float = 1.0  # standard deviation of the generated layer's pre-activations at the start
     unit_norm: bool = False  # divide the generated layer by its operator norm, as the teacher does
     scaled_forward: bool = False  # divide the generated layer by √d in the forward pass, not its modules at the start
-    literal_input: bool = False  # the input as printed: the query's pair (x_N, y_N), label included, is in the context
+    literal_input: bool = False  # the input as printed: the context includes the query's pair (x_N, y_N) with its label
     inference_steps: int = 0  # steps of explicit inference on the latent; 0: the paper's model
 
     kind: ClassVar[ModelKind] = "hypertransformer"

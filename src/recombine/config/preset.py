@@ -19,7 +19,7 @@ def preset_config(preset: Preset, kind: str) -> Config:
 
     paper: Tables 2 and 3. quick: small enough to train in minutes. smoke: a few seconds, to test that everything runs.
     """
-    model = default_model(kind)  # refuses what is not a kind, not even a word
+    model = default_model(kind)  # refuses anything that is not a kind
     kind, changes = model.kind, _changes(preset, model.kind)
     if kind in SIZED and "model" in changes:
         changes["model"] = {"options": changes["model"]}

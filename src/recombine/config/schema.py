@@ -31,7 +31,7 @@ class OptimizerConfig:
     num_steps: int = paper.NUM_STEPS  # training steps; each draws new episodes
     batch_size: int = paper.BATCH_SIZE.transformer  # episodes per step
     learning_rate: float = paper.LEARNING_RATE.transformer  # the peak learning rate
-    weight_decay: float | None = None  # None: the model's value in Table 3
+    weight_decay: float | None = None  # AdamW's weight decay; None: the model's value in Table 3
     clip_norm: float = paper.CLIP_NORM.transformer  # larger gradients are scaled down to this norm
     warmup_steps: int = 0  # steps in which the learning rate rises linearly from 0
     final_fraction: float = 0.0  # the learning rate at the end of the cosine, as a fraction of its peak
@@ -77,7 +77,7 @@ class ComputeConfig:
 class TrainConfig:
     """Where training starts, and on which episodes. The defaults, which are the paper's, are not stored."""
 
-    start_from: str | None = None  # construction, or a run with parameters; {seed} and {support} stand for this run's
+    start_from: str | None = None  # construction, or a run to start from; {seed} and {support} stand for this run's
     dream: float | None = None  # the share of episodes that the model labels itself; its modules and readout stay fixed
 
     def __post_init__(self) -> None:

@@ -30,7 +30,7 @@ VARIATIONS = (
 class TaskConfig:
     """The tasks. The number of modules M is the length of the support's masks."""
 
-    support: Support = field(default_factory=lambda: paper_support(paper.DEFAULT_SUPPORT))  # a name, or masks
+    support: Support = field(default_factory=lambda: paper_support(paper.DEFAULT_SUPPORT))  # trained masks, or a name
     input_dim: int = paper.INPUT_DIM  # d, the size of an input x
     hidden_dim: int = paper.HIDDEN_DIM  # h, the hidden units of a task's network
     episode_length: int = 32  # N, the number of pairs in an episode, query included

@@ -21,7 +21,7 @@ from recombine.support.support import Support
 Tables = dict[str, Any]
 """Nested tables, as parsed from TOML."""
 
-LARGEST_FILE = 10_000_000  # bytes; a configuration has some hundred, and a support of its own more
+LARGEST_FILE = 10_000_000  # bytes; a configuration has some hundreds, and more with a long list of masks
 LONGEST_NAME = 80  # characters that are shown of a field's name
 DEEPEST = 16  # tables within tables; a configuration has three
 
@@ -41,8 +41,8 @@ def override(config: Config, data: Mapping[str, Any]) -> Config:
 
 
 def _with_latent_dim(config: Config, data: Tables) -> Tables:
-    """The latent has a number for each module. Where the changes bring another number of modules, and do not set
-    model.latent_dim, it follows them; a model whose latent has another size already keeps it."""
+    """The latent has a number for each module. If the changes bring another number of modules and do not set
+    model.latent_dim, it becomes that number. A latent that had another size before keeps its size."""
     task, model = data.get("task"), data.get("model", {})
     if not (isinstance(task, Mapping) and "support" in task and isinstance(model, Mapping)):
         return data
@@ -101,7 +101,7 @@ def parse_toml(text: str, source: str) -> Tables:
 
 
 def _deep(value: Any) -> bool:
-    """Whether tables and lists are so deep in each other that whatever walks through them would end in an error."""
+    """Whether tables and lists are nested so deeply that a walk through them would end in an error."""
     layer = [value]
     for _ in range(DEEPEST):
         tables = [entry for entry in layer if isinstance(entry, dict)]

@@ -1,6 +1,6 @@
 """recombine-v1, the frozen benchmark: its tasks, supports, seeds, sizes, steps, and the digests of its episodes.
 
-Nothing here may change: a result of today must compare with one of next year. A change makes another benchmark.
+Nothing here may change, so that results stay comparable over the years. A change makes another benchmark.
 """
 
 import hashlib
@@ -78,11 +78,11 @@ class Frozen(NamedTuple):
     digest: str
     """SHA-256 of the whole numbers: the task, its sizes, and the mask of every episode."""
     directions: tuple[int, int]
-    """Of the span of the trained tasks, and of the finer one. They are given, because another processor might find one
-    more or less, and with it another number of episodes."""
+    """The number of directions of the span of the trained tasks, and of the finer span. They are given, because another
+    processor might find one direction more or less, and with it another number of episodes."""
     sums: tuple[float, ...]
-    """Of `FLOATS` in all episodes, the first training batch included, and of the novel parts of the labels. Each number
-    has a weight that depends on its place. The last digits of a sum depend on the processor."""
+    """Weighted sums of `FLOATS` in all episodes, the first training batch included, and of the novel parts of the
+    labels. The weight of a number depends on its place. The last digits of a sum depend on the processor."""
 
 
 FLOATS = ("context_x", "context_y", "query_x", "query_y", "latent")

@@ -40,16 +40,16 @@ class Identity(Record, frozen=True, kw_only=True):
 
     format: int = FORMAT
     version: str = __version__
-    """Of Recombine, when the file was written."""
+    """The version of Recombine that wrote the file."""
     split: Sampled
     episodes: int
-    """For each split. The novel part has its own number of contexts and queries."""
+    """The number of episodes of each split. The novel part has its own number of contexts and queries."""
     seed: int
     task: Tables
     """The support and the sizes, as in the configuration of a run."""
     directions: tuple[int, int] | None = None
-    """Of the span of the trained tasks and of the finer one, as the program that wrote the file found them. On another
-    processor the last digits differ, and with them such a number might."""
+    """The number of directions of the span of the trained tasks, and of the finer span, as the program that wrote the
+    file found them. On another processor the last digits differ, so it might find other numbers."""
 
 
 class Drawn(NamedTuple):

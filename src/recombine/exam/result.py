@@ -27,9 +27,9 @@ class RunResult(Record, frozen=True, kw_only=True):
     support: str
     seed: int
     episodes: str
-    """The digest of its episodes."""
+    """The digest of the run's episodes."""
     r2: dict[str, float]
-    """By split; `novel` is that of the novel part."""
+    """R² by split; `novel` is R² on the novel part."""
     core_hours: float
 
     @property
@@ -44,9 +44,9 @@ class Result(Record, frozen=True, kw_only=True):
     version: str = __version__
     size: Size
     model: str
-    """The label."""
+    """The model's label."""
     config: Tables
-    """The model and the optimiser."""
+    """The configuration of the model and the optimiser."""
     parameters: int
     machine: str
     runs: tuple[RunResult, ...]
@@ -63,7 +63,7 @@ class Result(Record, frozen=True, kw_only=True):
     def score(self) -> list[float]:
         """The score of every seed, by which results are ranked: the mean R² on the novel part over the tasks.
 
-        R² of the whole held-out task would rank a model well that only blends trained tasks.
+        By R² on the whole held-out task, a model that only blends trained tasks would rank high.
         """
         by_task = (self.values(task, split="novel") for task in TASKS)
         return [fmean(values) for values in zip(*by_task, strict=True)]

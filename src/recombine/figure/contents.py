@@ -112,7 +112,7 @@ def latent_panels(study: Study) -> Iterator[Panel]:
 
 def subspace_panels(study: Study) -> Iterator[Panel]:
     """Panels of the interventions on the probe's subspace. The score without a change is shown once, not per block."""
-    words = {"true": "the true code", "wrong": "a wrong code", "random": "a random change"}
+    words = {"true": "the true latent", "wrong": "a wrong latent", "random": "a random change"}
     for split in TEACHER_SPLITS:
         series = []
         for i, run in enumerate(study.runs):
@@ -123,7 +123,7 @@ def subspace_panels(study: Study) -> Iterator[Panel]:
             series += [_conditions(i, values, words, f"{point_name(point)}: ") for point, values in found]
         if series:
             lines, title = ("in the residual stream after …",), f"Subspace replaced, {SPLIT_WORDS[split]}"
-            yield _row_panel(f"subspace_{split}", title, lines, series, "code", FINE_FLOORS)
+            yield _row_panel(f"subspace_{split}", title, lines, series, "latent", FINE_FLOORS)
 
 
 def point_name(point: int) -> str:
@@ -149,7 +149,7 @@ FIGURES: Mapping[str, Figure] = {
     "results": Figure(
         "Generalisation to unseen combinations of modules",
         "Lines are means over seeds. Bands, drawn only for solid lines, show the range of two seeds, or the 95 % "
-        "interval of the mean of three or more. Grey rules are the references. Values beyond the axis are drawn at its "
+        "interval of the mean of three or more. Grey lines are the references. Values beyond the axis are drawn at its "
         "edge.",
         paper_panels,
     ),
@@ -174,8 +174,9 @@ FIGURES: Mapping[str, Figure] = {
         _one_view(module_panels),
     ),
     "interventions": Figure(
-        "Replacing the code of the task",
-        "R² after the model's own representation of the task is replaced by another, at the last snapshot.",
+        "Replacing the latent",
+        "R² after the latent, or the subspace of the residual stream that the probe reads, is set to another value; at "
+        "the last snapshot.",
         _one_view(latent_panels, subspace_panels),
     ),
 }

@@ -12,11 +12,11 @@ from recombine.study.panel_d_masks import COMPARED, novel_outside_both, outside_
 from recombine.study.series import Series, over_training, reference_series
 
 CONTROL_FLOORS = (0.5, 0.0, -0.5, -1.0)
-NOVEL_FLOORS = (0.0, -0.5, -1.0)  # an axis of 0 to 1: how much of the novel part is what it is about
+NOVEL_FLOORS = (0.0, -0.5, -1.0)  # an axis of 0 to 1: the panel shows which share of the novel part is predicted
 
 
 def paper_panels(study: Study) -> list[Panel]:
-    """Always all of the paper's, whether there is data or not; those of the novel part where it was measured."""
+    """All of the paper's panels, even without data, and those of the novel part where it was measured."""
     ood = over_training(study, "", lambda row: row.r2("ood"))
     loss = over_training(study, "", lambda row: row.in_dist.mse)
     probe = over_training(study, "residual stream", _last_residual)

@@ -1,4 +1,4 @@
-"""Estimates how long jobs take, from what the same work took on a core of ours.
+"""Estimates how long jobs take, from the time of the same work on one of our cores.
 
 Nothing is trained for an estimate: compiling the programs for that would take minutes. Two small programs tell within
 seconds how fast this machine compiles, and how fast it multiplies matrices; everything else is scaled by that. Only a

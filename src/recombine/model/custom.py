@@ -38,7 +38,7 @@ def import_model(kind: str) -> CustomModelConfig:
 
 
 def register_model(found: Any) -> CustomModelConfig:
-    """Make a class known that the caller has already, as one that is defined in a notebook."""
+    """Register a class that the caller already has, such as one defined in a notebook."""
     if not isinstance(found, type):
         raise InputError("model", found, "a class, a name such as transformer, or package.module:Class")
     config = CustomModelConfig(f"{found.__module__}:{found.__name__}")
@@ -157,7 +157,7 @@ def _build(config: Config) -> Any:
 
 
 class _Found(NamedTuple):
-    """What a model makes of one episode: whatever training and the measures read."""
+    """A model's outputs for one episode: everything that training and the measures read."""
 
     y: jax.Array
     trace: Trace
@@ -178,7 +178,7 @@ def _differentiate(model: Any, inputs: Sequence[jax.Array]) -> _Found:
 
 
 def _check_repeated(config: Config, model: Any, inputs: Sequence[jax.Array], found: _Found) -> None:
-    """Refuse a class that is another model when it is built and traced again.
+    """Refuse a class that gives another model when it is built and traced again.
 
     What its Python code draws, or reads off the clock, becomes a constant of each compiled program: training, every
     measurement and a resumed run would each have a constant of its own.
@@ -199,7 +199,7 @@ def _check_repeated(config: Config, model: Any, inputs: Sequence[jax.Array], fou
 
 
 def _first_difference(one: Any, other: Any) -> str | None:
-    """The name of an array that the two do not share in every bit. On accelerators the order of a sum may vary."""
+    """The name of an array that differs between the two in any bit. On accelerators the order of a sum may vary."""
 
     def same(a: np.ndarray, b: np.ndarray) -> bool:
         if (a.shape, a.dtype) != (b.shape, b.dtype):

@@ -20,8 +20,8 @@ class Hypertransformer(TrunkModel, GeneratedLayer):
     """X = ((x₁, y₁), …, (x_{N−1}, y_{N−1}), (0, 0)) through the trunk gives ẑ; y = readout(σ(W(ẑ) x_N)).
 
     Only the generated layer sees the query, so the inferred latent cannot depend on it. (The paper prints N pairs
-    before the (0, 0) token, which would show the model the query's label. With `literal_input`, that is what it is
-    shown: whoever calls it appends the query's pair to the context.)
+    before the (0, 0) token, which would show the model the query's label. With `literal_input` the model is
+    shown this label: the caller appends the query's pair to the context.)
 
     With `inference_steps` = K > 0, which is not in the paper, the trunk's ẑ is only the start: K steps of explicit
     inference improve it on the context before it is executed.

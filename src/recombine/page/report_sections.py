@@ -138,7 +138,8 @@ def explore_section() -> str:
     splits = "".join(f'<option value="{split}">{escape(words)}</option>' for split, words in EXPLORED_SPLITS.items())
     return (
         '<section aria-labelledby="explore"><h2 id="explore">R² on any set of masks</h2>'
-        '<p class="caption">R² pooled over the episodes of the chosen masks: 1 − Σ n·mse / Σ n·spread.</p>'
+        '<p class="caption">R² pooled over the episodes of the chosen masks: 1 − Σ n·mse / Σ n·spread. '
+        "A mask has n episodes; mse is its mean squared error, spread the mean squared error of the context's mean.</p>"
         '<div class="explore"><form id="picker" aria-label="Split and masks">'
         f'<label>Split <select id="split">{splits}</select></label>'
         '<fieldset id="mask-boxes"><legend>Masks</legend><p class="buttons"><button type="button" id="all">all</button>'
@@ -212,10 +213,10 @@ def again_section(study: Study, directory: Path) -> str:
     paths = [relative(run.path, directory) for run in study.runs]
     parents = dict.fromkeys(PurePosixPath(path).parent.as_posix() for path in paths)
     report = " ".join(["recombine report", *map(shlex.quote, parents)])
-    lines = [f"<p>The figures and this page, from the runs:</p><pre><code>{escape(report)}</code></pre>"]
+    lines = [f"<p>To make the figures and this page again:</p><pre><code>{escape(report)}</code></pre>"]
     if paths:
         train = _train_again(study.runs[0], f"{paths[0]}/config.toml")
-        lines.append(f"<p>One of the runs, from its own configuration:</p><pre><code>{escape(train)}</code></pre>")
+        lines.append(f"<p>To train one of the runs again:</p><pre><code>{escape(train)}</code></pre>")
     return "".join(lines) + "<p>Paths are relative to the directory of this page.</p>"
 
 

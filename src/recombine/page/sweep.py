@@ -39,8 +39,8 @@ def render(results: SweepResults) -> str:
     states = ", ".join(f"{count:,} {escape(state)}" for state, count in results.states.items())
     header = f"<p>Runs: {states}. A configuration is ranked when all its seeds are done.</p>"
     main = f"""<section aria-labelledby="winners"><h2 id="winners">Selected</h2>
-<p class="caption">The paper selects by the R² on held-out masks. Scores for selection and reported scores are measured
-on different episodes. For comparison: the configuration that selecting in distribution would have chosen.</p>
+<p class="caption">The paper selects by R² on held-out masks. The scores to select by and the reported scores are
+measured on different episodes. For comparison, the table also has the best configuration in distribution.</p>
 {_winners(results)}</section>
 <section aria-labelledby="picture"><h2 id="picture">All configurations</h2>
 <noscript><p>The plots need JavaScript; the tables do not.</p></noscript>

@@ -28,7 +28,7 @@ class NovelScore(Record, frozen=True, kw_only=True):
     share: Positive
     """The novel part's share of the variance of held-out tasks."""
     slope: Real
-    """Of the prediction's novel part on the truth's: 0 for a blend of trained tasks, 1 for the truth."""
+    """The slope of the prediction's novel part on the truth's: 0 for a blend of trained tasks, 1 for the truth."""
     slope_error: Positive
     """The standard error over contexts."""
     r2: Real
@@ -38,20 +38,20 @@ class NovelScore(Record, frozen=True, kw_only=True):
     span_error: Real
     """The error inside the span, as a share of the variance: 1 − R² is about span_error + share · (1 − r2)."""
     directions: Count
-    """Of the span, besides the constant."""
+    """The number of directions of the span, besides the constant."""
     masks: dict[MaskName, MaskNovel]
 
 
 class NovelScores(Record, frozen=True, omit_defaults=True):
-    """On held-out masks: with directions that explain 99.9 % of the trained tasks, and with a finer span."""
+    """Scores on held-out masks: with directions that explain 99.9 % of the trained tasks, and with a finer span."""
 
     ood: NovelScore
     finer: NovelScore | None = None
-    """With directions that explain 99.99 %."""
+    """The score with directions that explain 99.99 %."""
 
 
 class PooledNovel(NamedTuple):
-    """Of several masks together; the fields are those of `NovelScore`."""
+    """The score of several masks together; the fields are those of `NovelScore`."""
 
     share: float
     slope: float

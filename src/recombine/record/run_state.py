@@ -44,9 +44,9 @@ class Identity(Record, frozen=True, kw_only=True, omit_defaults=True):
     sources: str = UNKNOWN
     """A digest of the code that trains and measures; empty for runs that were made before it was recorded."""
     model_sources: str = UNKNOWN
-    """The same for a custom model: its module, and what that imports from the user's own directories."""
+    """A digest of a custom model's code: its module, and what that module imports from the user's own directories."""
     task_sources: str = UNKNOWN
-    """The same for a custom task."""
+    """A digest of a custom task's code, made in the same way."""
     framework: str = ""
     """The framework of a custom model and its version, such as 'torch 2.13.0'; empty for an Equinox model."""
     start: str = ""

@@ -28,10 +28,10 @@ def take_stdout(encoding: str = "utf-8", errors: str = "strict") -> TextIOWrappe
     `print`, `sys.stdout` and the file descriptor 1 are stderr from here on, in processes that this one starts, too.
     """
     results = os.fdopen(os.dup(1), "w", buffering=1, encoding=encoding, errors=errors)
-    keep_private(results.fileno())  # who reads it sees its end when this process ends, not when a forked one does
+    keep_private(results.fileno())  # its reader sees the end when this process ends, whatever it has forked
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.flush()
-        sys.stdout.reconfigure(line_buffering=True)  # as stderr is: its lines are in order with those of stderr
+        sys.stdout.reconfigure(line_buffering=True)  # like stderr, so that the lines of both stay in order
     os.dup2(2, 1)
     return results
 
@@ -49,13 +49,13 @@ def stdin_lines() -> Iterator[bytes]:
         yield rest
 
 
-NOWHERE = os.devnull  # as a directory, nobody can make anything in it
+NOWHERE = os.devnull  # used as a directory, in which nobody can create anything
 
 
 def settle_home() -> None:
-    """Where there is no home, name one that nothing can be in: libraries ask for it, and fail without an answer.
+    """If there is no home directory, name one that can contain nothing: libraries ask for a home, and fail without one.
 
-    A directory that others can write to would not do. What is read from a home is believed, compiled programs too.
+    A directory that others can write to would be unsafe: files from a home, compiled programs included, are trusted.
     """
     try:
         Path.home()

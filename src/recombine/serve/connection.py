@@ -1,8 +1,8 @@
 """The connection: uvicorn's, with limits for a client that is slow, and with no traceback for one that sends nonsense.
 
 uvicorn limits how long a connection may rest between two requests, and nothing else. Here a request must arrive whole
-within a time, and an answer must be read at some pace. The connections that still owe a request are few: each one that
-is too many ends the oldest of them. So a client that opens thousands keeps nobody else out.
+within a time, and an answer must be read at some pace. Only a limited number of connections may owe a request: each
+further one closes the oldest. So a client that opens thousands keeps nobody else out.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class Connection(H11Protocol):
         self._limit_asking()
 
     def _limit_asking(self) -> None:
-        """Start the time for a request when it is owed, and stop it when the request is there."""
+        """Start the clock when a request is owed, and stop it when the request has arrived."""
         if self.conn.their_state not in ASKING or self.transport.is_closing():
             self.asking = _stop(self.asking)
         elif self.asking is None:

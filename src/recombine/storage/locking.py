@@ -55,7 +55,7 @@ def take_lock(directory: Path, name: str) -> int:
 
 
 def free_lock(handle: int) -> None:
-    with suppress(OSError):  # in a forked child it is no lock any more
+    with suppress(OSError):  # a forked child does not hold the lock
         fcntl.flock(
             handle, fcntl.LOCK_UN
         )  # not only closed: a child that is forked just now may have it for an instant
@@ -70,7 +70,7 @@ def coordinating(out: Path) -> Iterator[None]:
         yield
     finally:
         with suppress(OSError):
-            os.ftruncate(handle, 0)  # no holder any more
+            os.ftruncate(handle, 0)  # so that the file no longer names a holder
         free_lock(handle)
 
 

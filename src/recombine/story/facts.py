@@ -15,14 +15,14 @@ MOST_STEPS = 4  # of explicit inference, in the page
 
 
 class StoryScores(Record, frozen=True):
-    """R² on the splits and on the novel part, over all masks and for each, over the run's evaluation episodes."""
+    """R² on the splits and on the novel part, over all masks and for each mask, on the run's evaluation episodes."""
 
     in_dist: Real
     ood: Real
     novel: Real
     masks: dict[MaskName, Real]
     novel_masks: dict[MaskName, Real]
-    """For held-out masks: only they have a novel part."""
+    """R² on the novel part of each held-out mask; trained masks have no novel part."""
 
 
 class StoryFacts(Record, frozen=True, kw_only=True):
@@ -32,25 +32,25 @@ class StoryFacts(Record, frozen=True, kw_only=True):
     hidden: Count
     inputs: Count
     context: Count
-    """The number of examples in a context of training."""
+    """The number of examples that a context has in training."""
     support: str
     trained: tuple[MaskName, ...]
     held_out: tuple[MaskName, ...]
     theta: str
     a: str
     map_weights: str
-    """From the teacher's scaled latent to the model's own."""
+    """The weights of the map from the teacher's scaled latent to the model's own."""
     map_offset: str
     queries: str
     span: str
     """The directions of the trained tasks' span at the queries, orthonormal."""
     directions: Count
     novel_share: Real
-    """Of the variance of held-out tasks."""
+    """The novel part's share of the variance of held-out tasks."""
     episodes: Count
-    """For each split, that the scores were measured on."""
+    """The number of episodes of each split on which the scores were measured."""
     novel_tasks: Count
-    """That the scores on the novel part were measured on."""
+    """The number of tasks on which the scores on the novel part were measured."""
     scores: dict[Answers, StoryScores]
     explicit: dict[Start, tuple[StoryScores, ...]]
-    """Of the hypertransformer before the first step of explicit inference, and after each."""
+    """The hypertransformer's scores before the first step of explicit inference, and after each."""

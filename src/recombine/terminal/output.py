@@ -61,7 +61,7 @@ def print_csv(rows: Iterable[Mapping[str, object]]) -> None:
 
 
 def _escaped(text: str) -> str:
-    """JSON, where the terminal cannot show it, with JSON's own escapes: what reads it gets the same strings."""
+    """Write characters that the terminal cannot show as JSON escapes: a program that reads them gets the same text."""
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
@@ -90,7 +90,7 @@ def _key(name: Any) -> str:
 
 
 def complain(text: str) -> None:
-    """One line of sensible length. What was given may be in it, and may hold anything: nothing in it is obeyed."""
+    """Print one line of limited length. It may quote the user's input, so control characters are escaped."""
     line = "".join(one if one.isprintable() else repr(one)[1:-1] for one in " ".join(text.split()))
     if len(line) > LONGEST_LINE:
         line = f"{line[: LONGEST_LINE * 3 // 4]} … {line[-LONGEST_LINE // 4 :]}"  # the advice is at the end

@@ -11,7 +11,7 @@ DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 
 
 def settle_streams() -> None:
-    """Before anything is printed or opened.
+    """Make the standard streams usable. Call this before anything is printed or opened.
 
     A character that the terminal does not have is printed as a question mark. A stream that was closed is opened to
     nowhere: otherwise the next file would take its number, and what is printed would go into that file.
@@ -29,7 +29,7 @@ def settle_streams() -> None:
 
 
 def name_output(error: BaseException) -> None:
-    """Say of an error of the disk that it was standard output's, where no file is named: files of ours are."""
+    """If a disk error names no file, name standard output: errors of our own files name them."""
     if isinstance(error, OSError) and error.filename is None and error.errno in DISK:
         discard_output()
         error.filename = "standard output"

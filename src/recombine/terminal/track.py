@@ -1,6 +1,6 @@
 """Sends a run's rows of metrics to an experiment tracker: TensorBoard, Weights & Biases or Trackio.
 
-A tracker is optional, and never harms a run: its first error is told in a line, and it gets nothing after that.
+A tracker is optional, and never harms a run: its first error is reported in one line, and it gets nothing after that.
 """
 
 import hashlib

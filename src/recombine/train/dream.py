@@ -1,7 +1,7 @@
 """Dreaming: a hypertransformer labels training episodes itself, by the tasks of latents that it mixes.
 
 Its modules and readout stay fixed, and the rest, which infers the latent, is trained. If inference then generalises to
-held-out combinations, its training episodes were what it lacked, and no teacher had to show it more.
+held-out combinations, it lacked suitable training episodes, and no teacher had to provide them.
 
 A dreamer may not know which combinations are held out, nor what a module is. So it takes the latents that the model
 infers from two training episodes, drawn independently, and mixes them: a point on the line between the two, scaled to

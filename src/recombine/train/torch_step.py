@@ -46,7 +46,7 @@ def torch_steps(config: Config, seed: UInt32[Array, ""], tasks: Tasks, state: St
 
     assert isinstance(state.model, TorchModel)
     module = state.model.built.training_copy()
-    module.load_state_dict(state.model.tensors(), strict=False)  # what no checkpoint has is as the class made it
+    module.load_state_dict(state.model.tensors(), strict=False)  # what no checkpoint has keeps its initial value
     parameters = {name: value for name, value in module.named_parameters() if value.requires_grad}
     optimizer = _optimizer(config.optimizer, parameters, state.optimizer, start)
     losses, finite = [], True

@@ -73,14 +73,14 @@ class StoredExplorer(Record, frozen=True):
     """What is stored for an archive of the demo. All its runs have the same teacher."""
 
     scene: PageScene
-    """Of the first draw."""
+    """The scene of the first draw."""
     maps: dict[str, PageMaps]
-    """By the name of the run."""
+    """The maps of each run, by its name."""
 
 
 @cache
 def stored_explorer(archive: Path) -> StoredExplorer | None:
-    """None for whatever is not an archive of the demo."""
+    """What is stored beside an archive of the demo; None for any other archive."""
     if archive not in demo_archives().values():
         return None
     return decode(read_file(archive.with_name(STORED), LARGEST), StoredExplorer)
