@@ -1,6 +1,8 @@
 """The figures of the docs, made only from the runs in evidence/."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from statistics import fmean
 from typing import Any
 
 import altair as alt
@@ -10,10 +12,10 @@ from records import MAIN, H, T, chosen, final_r2, study, sweep
 from recombine.figure import theme
 from recombine.figure.compose import draw_figure
 from recombine.study.series import reference_scores
-from recombine.study.wording import REFERENCE_WORDS
 
 WIDTH, HEIGHT = 300, 220
 EXPLICIT = "hypertransformer, explicit inference"
+BLEND = "blend of trained tasks"  # the reference trained_covariance
 
 
 def length() -> alt.ConcatChart:
@@ -53,22 +55,22 @@ def held_out() -> alt.ConcatChart:
     """The main result: held-out R², and R² on the novel part, of references and models, and with explicit inference."""
     runs = [run for run in study("paper").runs if run.support == MAIN and run.model in (T, H) and run.finished]
     plain, hyper = chosen(runs, T), chosen(runs, H)
-    known = {name: reference_scores(runs, name, ["ood"])[0] for name in ("ridge", "trained_covariance")}
+    blend = reference_scores(runs, "trained_covariance", ["ood"])[0]
     whole = [
-        *((REFERENCE_WORDS[name], value) for name in known for value in known[name]),
+        *((BLEND, value) for value in blend),
         *((T, final_r2(run, "ood")) for run in plain),
         *((H, final_r2(run, "ood")) for run in hyper),
         *((EXPLICIT, explicit_r2(run)) for run in hyper),
     ]
     novel = [
-        *((REFERENCE_WORDS[name], reference_novel(run, name)) for name in known for run in hyper),
+        *((BLEND, reference_novel(run, "trained_covariance")) for run in hyper),
         *((T, novel_r2(run)) for run in plain),
         *((H, novel_r2(run)) for run in hyper),
         *((EXPLICIT, explicit_novel(run)) for run in hyper),
     ]
     panels = [_dots(whole, "R² of the whole task", labels=True), _dots(novel, "R² of its novel part", labels=False)]
     title = alt.TitleParams(
-        "Combinations of modules that were never trained on",
+        "Unseen combinations of trained modules",
         subtitle="at the paper's settings; a point for each seed, a line and a number for their mean; 1 is perfect",
         offset=14,
     )
@@ -78,6 +80,7 @@ def held_out() -> alt.ConcatChart:
 
 def _dots(values: Sequence[tuple[str, float | None]], title: str, labels: bool) -> Any:
     rows = [{"row": row, "R²": value} for row, value in values if value is not None]
+    most = max(Counter(row["row"] for row in rows).values())
     names, of_models = list(dict.fromkeys(row for row, _ in values)), {T: T, H: H, EXPLICIT: "explicit-3"}
     shades = [theme.colors([of_models[name]])[0] if name in of_models else theme.LIGHT["reference"] for name in names]
     axis = alt.Axis(labelLimit=300, ticks=False, domain=False, labelPadding=10, labels=labels)
@@ -89,12 +92,16 @@ def _dots(values: Sequence[tuple[str, float | None]], title: str, labels: bool) 
     base = alt.Chart(alt.Data(values=rows)).encode(y=y, color=color)
     points = base.mark_circle(size=80, opacity=0.75, clip=True).encode(x=x)
     means = base.mark_tick(thickness=2, size=22, clip=True).encode(x=alt.X("mean(R²):Q", title="R²"))
-    numbers = base.mark_text(align="right", fontSize=14).encode(
-        x=alt.value(WIDTH + 52), text=alt.Text("mean(R²):Q", format=".3f")
-    )
-    beyond = base.transform_aggregate(mean="mean(R²)", groupby=["row"]).transform_filter("datum.mean < -0.02")
-    arrows = beyond.mark_text(align="left", fontSize=14, text="← beyond the axis").encode(x=alt.value(2))
-    return alt.layer(points, means, numbers, arrows).properties(width=WIDTH, height=alt.Step(32), title=title)
+    written = [{"row": name, "text": _mean([row["R²"] for row in rows if row["row"] == name], most)} for name in names]
+    numbers = alt.Chart(alt.Data(values=written)).mark_text(align="left", fontSize=14)
+    numbers = numbers.encode(y=y, color=color, x=alt.value(WIDTH + 14), text="text:N")
+    return alt.layer(points, means, numbers).properties(width=WIDTH, height=alt.Step(32), title=title)
+
+
+def _mean(values: Sequence[float], most: int) -> str:
+    """The mean, and the number of seeds where it is not that of the others."""
+    seeds = f" ({len(values)} seed{'s' if len(values) > 1 else ''})" if len(values) < most else ""
+    return f"{fmean(values):.{4 if fmean(values) > 0.999 else 3}f}{seeds}"
 
 
 FIGURES: dict[str, Callable[[], alt.ConcatChart]] = {
