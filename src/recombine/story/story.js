@@ -35,7 +35,7 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
     { title: "What both practised", words: () => [`Each circle is a skill`, term(`module`), `. A task mixes two skills; ${facts.context} solved examples are all a model sees of it`, term("in-context learning"), `. Both models practised the ${facts.trained.length} grey pairs. Each dot is one question of the task on the left. On practised pairs the answers are right: `, strong("the dots lie on the diagonal.")] },
     { title: "A pair they never saw", words: () => [`Now mix two skills that were never mixed in training`, term("held out"), `. On the whole answer, both models slip alike: R² ${rounded(scores.transformer.ood)} and ${rounded(scores.inferred.ood)} over all such tasks. But a weighted sum of practised tasks explains ${100 - Math.round(100 * facts.novel_share)} % of the variance of such answers. `, strong("Only the new part shows what is left, which no such sum predicts"), term("novel part"), `: there the plain transformer has R² ${rounded(scores.transformer.novel)}, the model with the bottleneck ${rounded(scores.inferred.novel)}.`] },
     { title: "Where does it fail?", words: () => [`The model with the bottleneck works in two parts: it guesses a recipe`, term("latent"), `, then carries the recipe out. Hand it the true recipe, and it `, strong("snaps onto the diagonal"), `: R² ${rounded(scores.true.novel)} on the new part of all such tasks. It could always carry out the new mix; `, strong("it did not fully recognise it."), ` The plain transformer has no recipe to hand over.`] },
-    { title: "Let it work it out", words: () => [`Nobody hands it anything now. Instead of one quick guess, it tries its recipe on the ${facts.context} examples, sees the error, corrects the recipe, and repeats`, term("explicit inference: Gauss–Newton steps through its own modules"), `. ${TOLD} corrections reach R² ${rounded(explicit.own[TOLD].novel)} on the new part of all such tasks: `, strong("its modules do recombine; the quick guess was the weak part.")] },
+    { title: "Let it work it out", words: () => [`Nobody hands it anything now. Instead of one quick guess, it tries its recipe on the ${facts.context} examples, sees the error, corrects the recipe, and repeats`, term("explicit inference: Gauss–Newton steps through its own modules"), `. From its guess, ${TOLD} corrections reach R² ${rounded(explicit.own[TOLD].novel)} on the new part of all such tasks: `, strong("its modules do recombine; the quick guess was the weak part.")] },
     { title: "Play", words: () => [`Click skills to switch them on, drag the mix, take fewer examples, move the recipe by hand, or take a teacher with skills that neither model has met`, term("control"), `.`] },
   ];
   const PLAY = STEPS.length - 1;
@@ -199,7 +199,7 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
     const how = { true: " (true recipe)", explicit: ` (${corrections})` }[state.answers] ?? (state.step > 1 ? " (own guess)" : "");
     const tasks = (novel ? facts.novel_tasks : 2 * facts.episodes).toLocaleString("en");
     caption.textContent = ` bottleneck${how}: R² of ${novel ? "the new part" : "the whole answer"}`;
-    detail.textContent = ` for each pair, over ${tasks} test tasks in all, one seed. Click a pair.`;
+    detail.textContent = state.fresh === null ? ` for each pair, over ${tasks} test tasks in all, one seed. Click a pair.` : " for each pair of known skills";
   }
 
   let speaking = null;
@@ -347,6 +347,7 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
     if (mask) state.weights = even(mask);
     else if (step < PLAY && (kind !== wanted || state.fresh !== null)) state.weights = even(wanted === "held" ? heldFirst : trainedFirst);
     if (step < PLAY) Object.assign(state, { fresh: null, length: facts.context, start: "own", answers: "inferred", steps: 0, moved: null });
+    else if (state.answers === "explicit") Object.assign(state, { start: "own", steps: TOLD });
     state.show = step > 1 && step < PLAY ? "novel" : "whole";
     if (step === 1) {
       if (calm.matches) state.show = "novel";
