@@ -95,6 +95,11 @@ def test_bad_configurations(change: dict[str, Any], message: str) -> None:
     assert "\n" not in str(refused.value)
 
 
+def test_a_field_of_another_model_is_an_option_of_a_baseline() -> None:
+    with pytest.raises(InputError, match=r"did you mean model\.options\.embed_dim\?"):
+        override(preset_config("smoke", "bottleneck"), {"model": {"embed_dim": 8}})
+
+
 def test_construction_validates_too() -> None:
     with pytest.raises(InputError):
         TransformerConfig(num_heads=5)

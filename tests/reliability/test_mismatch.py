@@ -147,6 +147,31 @@ def test_a_custom_model_that_was_changed_does_not_resume(
     assert list(change["fields"]) == ["machine.model_sources"]
 
 
+def test_a_custom_model_may_move_to_another_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for module in ("former_model", "moved_model"):
+        (tmp_path / f"{module}.py").write_text(
+            "import equinox as eqx\n"
+            "from recombine.model.interface import Output, Trace\n\n\n"
+            "class Linear(eqx.Module):\n"
+            "    weight: eqx.nn.Linear\n\n"
+            "    def __init__(self, config, *, key):\n"
+            "        self.weight = eqx.nn.Linear(config.task.input_dim, 'scalar', key=key)\n\n"
+            "    def __call__(self, context_x, context_y, query_x):\n"
+            "        return Output(self.weight(query_x), Trace())\n"
+        )
+    former, moved = (
+        replace(small_config(), model=import_model(f"{module}:Linear")) for module in ("former_model", "moved_model")
+    )
+    finish(tmp_path / "run", former, stop_at=4)
+    with pytest.raises(InputError, match=r"model\.kind: former_model:Linear → moved_model:Linear.*--resume-anyway"):
+        finish(tmp_path / "run", moved)
+    finish(tmp_path / "run", moved, resume_anyway=True)
+    for resume_anyway in (False, True):
+        with pytest.raises(InputError, match="another model"):
+            finish(tmp_path / "run", small_config(), resume_anyway=resume_anyway)
+
+
 def test_going_on_with_another_configuration_is_recorded(tmp_path: Path) -> None:
     path = tmp_path / "run"
     finish(path, stop_at=4)

@@ -161,7 +161,7 @@ def _override(config: Any, data: Mapping[str, Any], prefix: str) -> Any:
         path = f"{prefix}{name}"
         if name not in known:
             path = path if len(path) <= LONGEST_NAME else f"{path[:LONGEST_NAME]}..."
-            hint = _elsewhere(name, prefix) or _of_another_model(name, prefix) or suggestion(name, known)
+            hint = _elsewhere(name, prefix) or _of_another_model(name, path, known) or suggestion(name, known)
             raise InputError(path, value, f"no such field{hint}; there are {', '.join(known)}")
         current = getattr(config, name)
         if isinstance(current, Support):
@@ -190,10 +190,14 @@ def _elsewhere(name: str, prefix: str) -> str:
     return f" (did you mean {' or '.join(places)}?)" if places else ""
 
 
-def _of_another_model(name: str, prefix: str) -> str:
-    """' (… has it)' if a field of this name is another model's, otherwise the empty string."""
+def _of_another_model(name: str, path: str, known: Sequence[str]) -> str:
+    """A hint if another model has a field of this name. A baseline or a custom model may have it among its options."""
     owners = [kind for kind, config in MODEL_CONFIGS.items() if name in (f.name for f in fields(config))]
-    return f" (the {owners[0]} has it: --model {owners[0]})" if prefix == "model." and owners else ""
+    if path != f"model.{name}" or not owners:
+        return ""
+    if "options" in known:
+        return f" (did you mean model.options.{name}?)"
+    return f" (the {owners[0]} has it: --model {owners[0]})"
 
 
 def differences(old: Any, new: Any, prefix: str = "") -> dict[str, tuple[Any, Any]]:

@@ -105,8 +105,8 @@ def restore(config: Config, directory: RunDirectory, options: RunOptions, say: C
     digest = newest.identity.start if newest is not None else "" if start is None else start.digest
     now = msgspec.structs.replace(now, start=digest)
     changed = what_changed(directory, newest, config, now, say)
-    if "model.kind" in changed:
-        there = changed["model.kind"][0]
+    there, here = changed.get("model.kind", ("", ""))
+    if there.rpartition(":")[2] != here.rpartition(":")[2]:  # a class that only moved to another module may resume
         raise InputError("out", str(directory.path), f"has a run of another model ({there}); name another directory")
     if changed and not options.resume_anyway:
         shown = "; ".join(f"{name}: {old} → {new}" for name, (old, new) in changed.items())

@@ -161,15 +161,17 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
     const all = scene.done === scene.truth.length;
     const [first, second] = [score(scene, scene.answers.subarray(0, scene.done)), score(scene, answers)];
     const shared = { reach: reach(), words: novel ? "new part, " : "" };
+    const told = (found) => `${shared.words}R² ${rounded(novel ? found.novel : found.whole)}`;
     const truth = part(scene.truth);
     const ghost = state.answers === "inferred" ? null : part(executed(scene, scene.guess));
-    if (!novel || all) plots[0].draw({ ...shared, truth, answers: part(scene.answers), fresh: scene.done, ghost: null, glide, label: `R² ${rounded(first.whole)}` });
-    plots[1].draw({ ...shared, truth, answers: part(answers), fresh: answers.length, ghost, glide: glide && !calm.matches, label: `R² ${rounded(second.whole)}` });
+    if (!novel || all) plots[0].draw({ ...shared, truth, answers: part(scene.answers), fresh: scene.done, ghost: null, glide, label: told(first) });
+    plots[1].draw({ ...shared, truth, answers: part(answers), fresh: answers.length, ghost, glide: glide && !calm.matches, label: told(second) });
     const mask = current();
     const hyper = state.answers === "explicit" ? explicit[state.start][state.steps] : scores[state.answers] ?? scores.inferred;
     [[first, scores.transformer], [second, hyper]].forEach(([found, measured], i) => {
       const of = sides[i];
       of.big.textContent = rounded(novel ? found.novel : found.whole);
+      of.big.dataset.of = novel ? "novel" : "whole";
       of.big.classList.toggle("partial", i === 0 && !all);
       of.novel.textContent = held ? (novel ? `whole: ${rounded(found.whole)}` : `new part: ${rounded(found.novel)}`) : " ";
       const over = state.fresh === null && !(i === 1 && state.answers === "moved") && state.length === facts.context ? (novel ? measured.novel_masks : measured.masks)[mask] : undefined;
@@ -348,7 +350,7 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
     else if (step < PLAY && (kind !== wanted || state.fresh !== null)) state.weights = even(wanted === "held" ? heldFirst : trainedFirst);
     if (step < PLAY) Object.assign(state, { fresh: null, length: facts.context, start: "own", answers: "inferred", steps: 0, moved: null });
     else if (state.answers === "explicit") Object.assign(state, { start: "own", steps: TOLD });
-    state.show = step > 1 && step < PLAY ? "novel" : "whole";
+    if (step < PLAY) state.show = step > 1 ? "novel" : "whole";
     if (step === 1) {
       if (calm.matches) state.show = "novel";
       else playing = setTimeout(() => { state.show = "novel"; draw(true); keep(); }, PACE);
@@ -414,7 +416,10 @@ explorable.story = (place, packed, { save = () => {} } = {}) => {
       state.start = parameters.get("start") === "zero" ? "zero" : "own";
       state.steps = whole("steps", 0, MOST_STEPS) ?? 0;
     }
-    if (parameters.get("show") === "whole") state.show = "whole";
+    if (parameters.get("show") === "whole") {
+      if (step === 1) stop();
+      state.show = "whole";
+    }
     if (parameters.get("show") === "novel" && step > 0) state.show = "novel";
     ask();
   }

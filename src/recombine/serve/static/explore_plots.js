@@ -126,8 +126,8 @@
     } });
   }
 
-  // One small heat map per model and layer, all on one scale. A column that is pointed at marks its example elsewhere. No
-  // latent that is replaced changes it, so it is drawn again only for another task.
+  // One small heat map per model and layer, all on one scale. A column that is pointed at marks its example elsewhere.
+  // Replacing a latent does not change the attention, so the maps are drawn again only for another task.
   let attended = [];
   function attention({ answer, names, runs, about }) {
     const given = answer.models.map((one) => one.attention);
