@@ -55,7 +55,8 @@ def main() -> None:
         pip([*QUIET, "wheel", "--no-deps", "--wheel-dir", str(place), str(ROOT)], sys.executable)
         (wheel,) = place.glob("recombine-*.whl")
         print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB")
-        versions = check_metadata(wheel)
+        check_readme(metadata := read_metadata(wheel))
+        versions = re.findall(r"^Classifier: Programming Language :: Python :: (3\.\d+)$", metadata, re.MULTILINE)
         commands = COMMANDS.strip().splitlines()
         try_wheel(wheel, place / "env", sys.executable, commands)
         print("every command works outside the checkout")
@@ -94,14 +95,14 @@ def find_python(version: str) -> str | None:
     return None
 
 
-def check_metadata(wheel: Path) -> list[str]:
-    """The versions of Python that the wheel names.
-
-    An index of packages shows the README alone: no picture and no link may need the repository.
-    """
+def read_metadata(wheel: Path) -> str:
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
-        text = archive.read(name).decode()
+        return archive.read(name).decode()
+
+
+def check_readme(text: str) -> None:
+    """An index of packages shows the README alone: no picture and no link may need the repository."""
     assert "## What was found" in text
     lost = [
         link
@@ -109,7 +110,6 @@ def check_metadata(wheel: Path) -> list[str]:
         if not "".join(link).startswith(("https://", "#"))
     ]
     assert not lost, lost
-    return re.findall(r"^Classifier: Programming Language :: Python :: (3\.\d+)$", text, re.MULTILINE)
 
 
 def pip(arguments: list[str], python: str) -> None:

@@ -92,7 +92,10 @@ def _dots(values: Sequence[tuple[str, float | None]], title: str, labels: bool) 
     base = alt.Chart(alt.Data(values=rows)).encode(y=y, color=color)
     points = base.mark_circle(size=80, opacity=0.75, clip=True).encode(x=x)
     means = base.mark_tick(thickness=2, size=22, clip=True).encode(x=alt.X("mean(R²):Q", title="R²"))
-    written = [{"row": name, "text": _mean([row["R²"] for row in rows if row["row"] == name], most)} for name in names]
+    written = [
+        {"row": name, "text": _mean([row["R²"] for row in rows if row["row"] == name], most)}
+        for name in dict.fromkeys(row["row"] for row in rows)
+    ]
     numbers = alt.Chart(alt.Data(values=written)).mark_text(align="left", fontSize=14)
     numbers = numbers.encode(y=y, color=color, x=alt.value(WIDTH + 14), text="text:N")
     return alt.layer(points, means, numbers).properties(width=WIDTH, height=alt.Step(32), title=title)

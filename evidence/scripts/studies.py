@@ -57,7 +57,7 @@ def verdicts(names: Sequence[str]) -> str:
         for parts in zip(*(verdict.parts for verdict in found), strict=True):
             rows.append((*claim, *_statistic(parts)))
             claim = ("", "")
-        rows.append(("", "", "**verdict**", "", *(f"**{one.state}** ({one.note})" for one in found)))
+        rows.append(("", "", "**verdict**", "", *(f"**{one.state}** ({one.remark})" for one in found)))
         for readings in zip(*(verdict.beside for verdict in found), strict=True):
             rows += [("", "", *_statistic(parts)) for parts in zip(*(one.parts for one in readings), strict=True)]
             rows.append(("", "", f"*by {readings[0].name}*", "", *(f"*{one.state}*" for one in readings)))

@@ -166,7 +166,7 @@ def test_help_is_as_wide_as_the_terminal(
 def test_colours_take_no_room() -> None:
     bold = "\x1b[1musage:\x1b[0m one two\n"
     assert wrap(bold, 15) == bold
-    assert wrap(bold, 13) == "\x1b[1musage:\x1b[0m one \ntwo\n"
+    assert wrap(bold, 13) == "\x1b[1musage:\x1b[0m one\ntwo\n"
 
 
 EVERY_COMMAND = [[name, *words] for name in COMMANDS for words in ([], *([word] for word in COMMANDS[name]))]

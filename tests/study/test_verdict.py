@@ -251,7 +251,7 @@ def test_too_few_seeds_lean_and_decide_nothing(seeds: int) -> None:
         if seeds < 3:
             assert verdict.state == "not enough data"
             assert verdict.lean == f"{seeds} seed{'s' if seeds > 1 else ''}: leans {'yes' if met else 'no'}"
-            assert verdict.note.startswith(f"{verdict.lean}, ")
+            assert verdict.remark == f"{verdict.lean}, {verdict.note}"
         else:
             assert verdict.lean == ""
             assert "leans" not in verdict.note

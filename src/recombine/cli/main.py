@@ -100,16 +100,17 @@ def parse(
     complaint = io.StringIO()
     if arguments[:1] == ["sweep"] and arguments[1:2] not in (["run"], ["results"], ["--help"], ["-h"]):
         arguments = ["sweep", "run", *arguments[1:]]
-    if any(option == "--set" and (not value or value.startswith("--")) for option, value in pairwise([*arguments, ""])):
-        raise UsageError(f"--set needs at least one FIELD=VALUE (see {_nearest_help(arguments)})")  # tyro takes none
     try:
         with contextlib.redirect_stderr(complaint), fitting(arguments):
-            return tyro.cli(Command, prog="recombine", description=description, args=arguments, config=markers)  # pyright: ignore
+            command = tyro.cli(Command, prog="recombine", description=description, args=arguments, config=markers)  # pyright: ignore
     except SystemExit as leaving:
         if not leaving.code:  # --help
             sys.stdout.flush()
             raise
-    raise UsageError(f"{_one_line(complaint.getvalue())} (see {_nearest_help(arguments)})")
+        raise UsageError(f"{_one_line(complaint.getvalue())} (see {_nearest_help(arguments)})") from None
+    if any(option == "--set" and (not value or value.startswith("--")) for option, value in pairwise([*arguments, ""])):
+        raise UsageError(f"--set needs at least one FIELD=VALUE (see {_nearest_help(arguments)})")  # tyro takes none
+    return command
 
 
 def _one_line(box: str) -> str:

@@ -200,6 +200,12 @@ def _of_another_model(name: str, path: str, known: Sequence[str]) -> str:
     return f" (the {owners[0]} has it: --model {owners[0]})"
 
 
+def other_model(changed: Mapping[str, tuple[Any, Any]]) -> str | None:
+    """The model that a run has, if another one is wanted. A class that only moved to another module is the same."""
+    old, new = changed.get("model.kind", ("", ""))
+    return old if old.rpartition(":")[2] != new.rpartition(":")[2] else None
+
+
 def differences(old: Any, new: Any, prefix: str = "") -> dict[str, tuple[Any, Any]]:
     """Every field in which two tables differ: {'model.num_layers': (2, 3)}."""
     if isinstance(old, dict) and isinstance(new, dict):

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from recombine.config.schema import Config, custom_model, custom_task
-from recombine.config.toml import config_tables, differences, write_toml
+from recombine.config.toml import config_tables, differences, other_model, write_toml
 from recombine.errors import InputError
 from recombine.jobs.protocol import After, Job, JobPart
 from recombine.jobs.selection import selection_is_stored
@@ -78,7 +78,8 @@ def check_same(wanted: Mapping[str, Config], out: Path) -> None:
             continue
         if changed := differences(config_tables(run_config(path)), config_tables(config)):
             shown = "; ".join(f"{field}: {old} → {new}" for field, (old, new) in changed.items())
-            expected = f"a run with other settings is there ({shown}); name another --out (or --resume-anyway)"
+            resume = "" if other_model(changed) else " (or --resume-anyway)"
+            expected = f"a run with other settings is there ({shown}); name another --out{resume}"
             raise InputError("out", str(path), expected)
 
 

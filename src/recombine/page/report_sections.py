@@ -54,17 +54,12 @@ def verdict_section(verdicts: Sequence[Verdict]) -> str:
 
 def _statistics(verdict: Verdict) -> str:
     """The statistics that decide a claim. Where none was measured, only why."""
-    note = f"<small>{escape(_note(verdict))}</small>"
+    note = f"<small>{escape(verdict.note)}</small>"
     return f"{_parts(verdict.parts)}{note}{_others(verdict)}" if verdict.measured else note
 
 
 def _parts(parts: Sequence[Part]) -> str:
     return f"<ul class='parts'>{''.join(map(_part, parts))}</ul>"
-
-
-def _note(verdict: Verdict) -> str:
-    """The note without the leaning, which the badge shows."""
-    return verdict.note.removeprefix(f"{verdict.lean}, ")
 
 
 def _others(verdict: Verdict) -> str:

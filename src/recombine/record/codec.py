@@ -80,8 +80,9 @@ def _in_short(value: Any) -> str:
         case str() if len(value) > LONGEST_SHOWN:
             return repr(f"{value[:LONGEST_SHOWN]}…")
         case Record():
-            first, *others = value.__struct_fields__
-            return f"{type(value).__name__}({first}={_in_short(getattr(value, first))}{', …' if others else ''})"
+            names = value.__struct_fields__
+            first = [f"{name}={_in_short(getattr(value, name))}" for name in names[:1]]
+            return f"{type(value).__name__}({', '.join([*first, *(['…'] if names[1:] else [])])})"
         case dict() | list() | tuple():
             return f"<{len(value)} {'entry' if len(value) == 1 else 'entries'}>"
     return repr(value)

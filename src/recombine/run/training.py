@@ -18,7 +18,7 @@ import numpy as np
 
 from recombine.checks import check_number, check_size
 from recombine.config.schema import Config, custom_model, custom_task
-from recombine.config.toml import write_toml
+from recombine.config.toml import other_model, write_toml
 from recombine.errors import InputError, describe, out_of_memory
 from recombine.measure.snapshot import SnapshotEpisodes, measure_parts, snapshot_episodes
 from recombine.model.weights import named_arrays
@@ -105,8 +105,7 @@ def restore(config: Config, directory: RunDirectory, options: RunOptions, say: C
     digest = newest.identity.start if newest is not None else "" if start is None else start.digest
     now = msgspec.structs.replace(now, start=digest)
     changed = what_changed(directory, newest, config, now, say)
-    there, here = changed.get("model.kind", ("", ""))
-    if there.rpartition(":")[2] != here.rpartition(":")[2]:  # a class that only moved to another module may resume
+    if there := other_model(changed):
         raise InputError("out", str(directory.path), f"has a run of another model ({there}); name another directory")
     if changed and not options.resume_anyway:
         shown = "; ".join(f"{name}: {old} → {new}" for name, (old, new) in changed.items())

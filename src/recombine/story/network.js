@@ -66,7 +66,7 @@ explorable.network = (() => {
   // ---- linear algebra ------------------------------------------------------------------------------------------
 
   // X W + b for `rows` rows. W is stored by its columns, so that the inner loop reads in order; four rows and three
-  // columns at a time keep twelve sums in registers.
+  // columns at a time read each number less often. Three rows took 12 % longer.
   function affine({ columns, bias, inputs, outputs }, X, rows, out = new Float64Array(rows * outputs)) {
     const W = columns;
     const d = inputs;

@@ -74,6 +74,11 @@ class Verdict(Record, frozen=True):
     """Where there are too few seeds for a verdict, what their mean says: '1 seed: leans no'."""
 
     @property
+    def remark(self) -> str:
+        """What the verdict rests on, in one line."""
+        return ", ".join(filter(None, (self.lean, self.note)))
+
+    @property
     def others(self) -> list[tuple[str, JudgedReading]]:
         """Every other way in which the claim is judged, with the words that introduce it."""
         return [
@@ -170,7 +175,7 @@ def _note(claim: Claim, judged: JudgedReading, study: Study) -> str:
     if decided and fewest < LEAST_SEEDS:
         failed = [len(part.effects) for part in parts if part.state == DOES_NOT_HOLD]
         counted = f"{len(failed)} of {len(parts)} criteria fail{'s' * (len(failed) == 1)}, with {min(failed)} seeds"
-    notes = [_lean(judged, study) or counted, f"{study.runs[0].num_steps:,} steps"]
+    notes = [*([] if _lean(judged, study) else [counted]), f"{study.runs[0].num_steps:,} steps"]
     if too_short(study):
         notes.append(f"too short to judge by (fewer than {LEAST_STEPS:,})")
     if fewest < LEAST_SEEDS and not decided:

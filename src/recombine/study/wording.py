@@ -60,6 +60,7 @@ def number(value: float | None) -> str:
     """A number with three decimals and a real minus sign; – for None."""
     if value is None:
         return "–"
+    value += 0.0  # −0.0 has no sign
     return f"{value:.3f}".replace("-", "−") if 1e-3 <= abs(value) < 1000 or value == 0 else short(value)
 
 

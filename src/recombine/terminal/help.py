@@ -69,6 +69,7 @@ def wrap(line: str, width: int) -> str:
     lines = [""]
     for word in re.split(r"(?<=[ ,])", line):
         if lines[-1] and len(COLOUR.sub("", lines[-1] + word).rstrip("\n")) > width:
+            lines[-1] = lines[-1].rstrip(" ")
             lines.append("")
         lines[-1] += word
     return "\n".join(lines)

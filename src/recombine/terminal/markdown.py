@@ -74,7 +74,7 @@ def verdict_table(verdicts: Sequence[Verdict]) -> str:
     """
     rows = []
     for verdict in verdicts:
-        readings = [(f"**{verdict.state}** ({verdict.note})", verdict.parts)]
+        readings = [(f"**{verdict.state}** ({verdict.remark})", verdict.parts)]
         readings += [(f"{other.state} ({words})", other.parts) for words, other in verdict.others]
         claim = (str(verdict.number), verdict.claim)
         if not verdict.measured:

@@ -137,7 +137,7 @@ def print_verdicts(verdicts: Sequence[Verdict]) -> None:
         table = Table.grid(padding=(0, 1))
         table.add_column(no_wrap=True, width=17)
         table.add_column()
-        words = Text.assemble(f"{verdict.number}. {verdict.claim} ", (verdict.note, "dim"))
+        words = Text.assemble(f"{verdict.number}. {verdict.claim} ", (verdict.remark, "dim"))
         mark = Text(f"{VERDICT_MARKS[verdict.state]} {verdict.state}", VERDICT_STYLES[verdict.state])
         table.add_row(mark, words)
         for part in verdict.parts:

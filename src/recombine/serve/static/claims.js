@@ -38,7 +38,7 @@ recombine.claims = (() => {
         ...(drawn ? [element("button", { type: "button", class: "claim", "aria-pressed": verdict.number === chosen, title: "Show its curves and its criterion", onclick: () => recombine.runs.choose(verdict.number === chosen ? null : verdict.number) }, badge, ` ${text}`)]
           : [badge, ` ${text}`]),
         element("details", { open: unfolded.has(verdict.number) || verdict.number === chosen, ontoggle: ({ target }) => unfolded[target.open ? "add" : "delete"](verdict.number) },
-          element("summary", { text: verdict.lean ? verdict.note.slice(verdict.lean.length + 2) : verdict.note, "aria-label": `claim ${verdict.number}: ${verdict.note}` }),
+          element("summary", { text: verdict.note, "aria-label": `claim ${verdict.number}: ${verdict.note}` }),
           ...verdict.parts.map((part) => element("p", { class: "soft note", text: `${(BADGES[part.state] ?? ["", "?"])[1]} ${part.text}` }))));
     })), ...left);
     if (chosen !== null) recombine.runs.redraw();
