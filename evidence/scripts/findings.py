@@ -130,15 +130,15 @@ def findings() -> str:
     bullets = (
         f"""**R² of whole tasks hides whether a model recombines.** On held-out pairs the paper's two models score
         alike: R² is {whole_plain} for the transformer and {whole} for the hypertransformer (on trained pairs,
-        {practised_plain} and {practised}). But a blend explains most of a held-out task; the novel part has {share} of
-        the variance. On it R² is {novel_plain} for the transformer and {novel} for the hypertransformer.""",
-        f"""**The modules recombine, but the inferred latent is imprecise.** Given the true latent, through an affine
-        map fitted on trained pairs, the hypertransformer solves held-out pairs: R² {true}.""",
-        f"""**Explicit inference repairs this without further training.** Three Gauss–Newton steps raise R² to
-        {improved}, and on the novel part to {improved_novel}. The same models then also solve tasks of all six modules:
-        R² rises from {alone} to {together}. On fresh modules R² is {fresh}. Trained on six pairs only, models recombine
-        less: R² on the novel part, with the steps, is {connected} if the pairs connect all modules and {disconnected}
-        if not.""",
+        {practised_plain} and {practised}). But the novel part has only {share} of the variance. On it R² is
+        {novel_plain} for the transformer and {novel} for the hypertransformer.""",
+        f"""**The modules recombine, but the inferred latent is imprecise.** Given the true z, mapped to its latent by
+        an affine map fitted on trained pairs, the hypertransformer solves held-out pairs: R² {true}.""",
+        f"""**Explicit inference repairs this without further training.** Three steps raise R² to {improved}, and on the
+        novel part to {improved_novel}. Though trained on pairs only, the models then also solve tasks of all six
+        modules: R² rises from {alone} to {together}. Fresh modules stay unsolved: R² {fresh}. Trained on
+        only six of fifteen pairs, models reach {connected} on the novel part if the six connect all modules, and
+        {disconnected} if not.""",
     )
     return "\n".join(
         fill(" ".join(one.split()), 118, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)

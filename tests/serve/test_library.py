@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,8 @@ from recombine.storage.reader import last_row, read_config
 from recombine.storage.source import SELECTION, RunSource
 from tests.reliability.small_run import finish, small_config, without_copies
 from tests.serve.server import row, selection
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -289,6 +292,29 @@ def test_what_the_explorer_does_not_show(finished: Path, tmp_path: Path) -> None
     for name in ("vectors", "informed"):
         with pytest.raises(InputError, match=re.escape(str(runs[name].not_explored))):
             load_explored(tmp_path / name)
+
+
+def test_the_novel_part_is_that_of_the_scorecard(tmp_path: Path) -> None:
+    """The rows of these runs have none. An edited scorecard, and one of an earlier step, are not shown."""
+    with zipfile.ZipFile(ROOT / "evidence/paper/seed0.zip") as archive:
+        for name in archive.namelist():
+            if name.startswith("transformer-connected+-seed0/"):
+                archive.extract(name, tmp_path)
+    (name,) = (path.name for path in tmp_path.iterdir())
+    library, card = Library(tmp_path), tmp_path / name / "scorecard.json"
+    measured = json.loads(card.read_text())
+    r2 = measured["novel"]["ood"]["r2"]
+    assert shown(library)[name].novel == r2
+    card.write_text(card.read_text().replace(str(r2), str(r2 / 2)))
+    assert shown(library)[name].novel is None
+    del measured["sha256"], measured["sources"]  # as written before files were sealed
+    card.write_text(json.dumps(measured))
+    assert shown(library)[name].novel == r2
+    card.write_text(json.dumps(measured | {"step": measured["step"] - 1}))
+    assert shown(library)[name].novel is None
+    for content in HOSTILE.values():
+        card.write_bytes(content)
+        assert (shown(library)[name].novel, shown(library)[name].state) == (None, "done")
 
 
 def test_the_page_of_a_run(finished: Path, tmp_path: Path) -> None:

@@ -19,15 +19,13 @@ from recombine.model.build import count_parameters
 from recombine.model.interface import Model
 from recombine.record.codec import Count, NumModules, Record
 from recombine.record.novel import NovelScores
-from recombine.record.score import Score
-
-FORMAT = 3
+from recombine.record.score import SCORECARD_FORMAT, Score
 
 
 class Scorecard(Record, frozen=True, kw_only=True):
     """The content of `scorecard.json`. A measure that does not apply to the model is None."""
 
-    format: int = FORMAT
+    format: int = SCORECARD_FORMAT
     step: Count
     num_parameters: int
     active_modules: dict[NumModules, Score]

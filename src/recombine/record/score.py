@@ -4,6 +4,8 @@ from recombine.record.codec import Count, MaskName, Positive, Real, Record
 from recombine.record.novel import NovelScores
 from recombine.support.split import EVAL_SPLITS, Split
 
+SCORECARD_FORMAT = 3  # of scorecard.json
+
 
 class Score(Record, frozen=True, omit_defaults=True):
     """How well a set of predictions fits."""

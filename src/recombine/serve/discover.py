@@ -14,6 +14,7 @@ from recombine.storage.source import (
     CHECKPOINTS,
     CONFIG,
     METRICS,
+    SCORECARD,
     SELECTION,
     STATUS,
     ArchiveSource,
@@ -23,7 +24,7 @@ from recombine.storage.source import (
 from recombine.storage.sweep_list import LIST
 
 DEPTH = 4
-FILES = (CONFIG, METRICS, STATUS, SELECTION)  # in the order of a `Stamp`
+FILES = (CONFIG, METRICS, STATUS, SELECTION, SCORECARD)  # in the order of a `Stamp`
 MOST_ARCHIVES = 256  # with runs in them: each keeps a file open
 # A small archive can unpack to more data than any machine can handle. Limits in bytes of unpacked files:
 LARGEST_METRICS = 1 << 25  # per run

@@ -16,8 +16,8 @@ from recombine.no_links import stat_below
 from recombine.record.codec import Record
 from recombine.serve.explorer.description import why_not_explored
 from recombine.storage.integrity import recorded
-from recombine.storage.reader import is_alive, last_row, read_config, read_status
-from recombine.storage.source import CONFIG, METRICS, SELECTION, STATUS, ArchiveSource, RunSource
+from recombine.storage.reader import is_alive, last_row, read_config, read_final_novel, read_status
+from recombine.storage.source import CONFIG, METRICS, SCORECARD, SELECTION, STATUS, ArchiveSource, RunSource
 from recombine.storage.thinned_metrics import curve_point
 
 LONGEST_TEXT = 300  # characters, the limit for a text from a file
@@ -34,6 +34,7 @@ class Stamp(NamedTuple):
     metrics: FileStamp
     status: FileStamp
     selection: FileStamp
+    scorecard: FileStamp
 
 
 class FoundRun(NamedTuple):
@@ -68,6 +69,7 @@ class RunSummary(Record, frozen=True, kw_only=True):
     in_dist: float | None = None
     ood: float | None = None
     novel: float | None = None
+    """From the scorecard, which has more contexts; until there is one, from the last row of metrics."""
     probe: float | None = None
     control: float | None = None
     control_modules: float | None = None
@@ -98,7 +100,7 @@ class SeenRun:
 
 def run_stamp(directory: int) -> Stamp | None:
     """The stamp of the run in a directory, given by its handle. None if there is no run."""
-    stamp = Stamp(*(file_stamp(name, directory) for name in (CONFIG, METRICS, STATUS, SELECTION)))
+    stamp = Stamp(*(file_stamp(name, directory) for name in (CONFIG, METRICS, STATUS, SELECTION, SCORECARD)))
     is_run = any(stamp.config) or (any(stamp.metrics) and any(stamp.status))  # also if its configuration is missing
     return stamp if is_run else None
 
@@ -162,6 +164,7 @@ def _with_scores(before: SeenRun, found: FoundRun) -> RunSummary:
         error = f"{METRICS} has no row that can be read"
     error = error or "; ".join(recorded(source).notes) or None
     point = None if row is None else curve_point(row)
+    novel = None if row is None else read_final_novel(source, row.step)
     return msgspec.structs.replace(
         before.summary,
         state=state,
@@ -170,7 +173,7 @@ def _with_scores(before: SeenRun, found: FoundRun) -> RunSummary:
         loss=None if point is None else point.loss,
         in_dist=None if point is None else point.in_dist,
         ood=None if point is None else point.ood,
-        novel=None if point is None else point.novel,
+        novel=novel.r2 if novel is not None else None if point is None else point.novel,
         probe=None if point is None else point.probe,
         control=None if point is None else point.control,
         control_modules=None if point is None else point.control_modules,

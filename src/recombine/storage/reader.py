@@ -12,9 +12,10 @@ from recombine.config.toml import Tables, parse_toml, read_toml, stored_config
 from recombine.errors import InputError
 from recombine.files import NotAFile, check_path
 from recombine.record.codec import BadRecord, Record, decode
+from recombine.record.novel import NovelScore, NovelScores
 from recombine.record.reference import References
 from recombine.record.run_state import Environment, Identity, RunState, Status
-from recombine.record.score import MetricsRow
+from recombine.record.score import SCORECARD_FORMAT, MetricsRow
 from recombine.record.seal import Sealed, unseal
 from recombine.record.sweep import Selection
 from recombine.storage.archive import open_archive, split_path
@@ -43,6 +44,13 @@ class _Formatted(Record, frozen=True):
     """The one field that every version of the file has."""
 
     format: int
+
+
+class _ScorecardNovel(Record, frozen=True):
+    """The part of a scorecard that can be read without JAX."""
+
+    step: int
+    novel: NovelScores | None = None
 
 
 @dataclass(frozen=True)
@@ -220,16 +228,28 @@ def read_environment(source: RunSource) -> Environment:
 
 def read_scorecard(source: RunSource) -> "Sealed[Scorecard] | None":
     """The scorecard. None if there is none yet, or if it has another format."""
-    from recombine.measure.scorecard import FORMAT, Scorecard
+    from recombine.measure.scorecard import Scorecard
 
     if not source.has(SCORECARD):
         return None
     try:
         data = source.read(SCORECARD, LARGEST_SCORECARD)
-        return unseal(data, Scorecard) if decode(data, _Formatted).format == FORMAT else None
+        return unseal(data, Scorecard) if decode(data, _Formatted).format == SCORECARD_FORMAT else None
     except (NotAFile, BadRecord) as error:
         what = f"its {SCORECARD} cannot be read ({error}); remove it, and `recombine eval` measures it again"
         raise InputError("run", str(source.path), what) from error
+
+
+def read_final_novel(source: RunSource, step: int) -> NovelScore | None:
+    """The novel part in the scorecard of a run that was trained to `step`. JAX is not imported."""
+    try:
+        data = source.read(SCORECARD, LARGEST_SCORECARD)
+        if decode(data, _Formatted).format != SCORECARD_FORMAT:
+            return None
+        found = unseal(data, _ScorecardNovel).value
+    except (OSError, NotAFile, BadRecord):
+        return None
+    return found.novel.ood if found.novel is not None and found.step == step else None
 
 
 def read_selection(source: RunSource) -> Sealed[Selection] | None:
