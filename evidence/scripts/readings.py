@@ -22,9 +22,9 @@ FIELDS = {
     "optimizer.warmup_steps": "warm-up of {} steps",
     "optimizer.final_fraction": "cosine to {} of the learning rate",
     "optimizer.decay": "weight decay on {} parameters",
-    "model.base_weights": "a θ̂₀ beside the student's modules",
-    "model.init_scale": "student's modules at {} times their scale at the start",
-    "model.unit_norm": "student's W divided by its norm, as the teacher's is",
+    "model.base_weights": "a θ̂₀ beside the model's modules",
+    "model.init_scale": "model's modules at {} times their scale at the start",
+    "model.unit_norm": "model's W divided by its norm, as the teacher's is",
 }
 Row = tuple[str, ...]
 

@@ -26,9 +26,16 @@ from recombine.storage.sweep_list import LIST
 DEPTH = 4
 FILES = (CONFIG, METRICS, STATUS, SELECTION, SCORECARD)  # in the order of a `Stamp`
 MOST_ARCHIVES = 256  # with runs in them: each keeps a file open
-# A small archive can unpack to more data than any machine can handle. Limits in bytes of unpacked files:
-LARGEST_METRICS = 1 << 25  # per run
-LARGEST_IN_ALL = {CONFIG: 1 << 26, METRICS: 1 << 32, STATUS: 1 << 26, SELECTION: 1 << 26}  # of all runs together
+# A small archive can unpack to more data than any machine can handle. Limits in bytes of unpacked files, per run and
+# of all runs together:
+LARGEST_METRICS = 1 << 25
+LARGEST_IN_ALL = {
+    CONFIG: 1 << 26,
+    METRICS: 1 << 32,
+    STATUS: 1 << 26,
+    SELECTION: 1 << 26,
+    SCORECARD: 1 << 26,
+}
 LARGEST_LIST = 1 << 24  # the list of a sweep
 
 
