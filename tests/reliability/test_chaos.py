@@ -158,6 +158,8 @@ class Chaos(RuleBasedStateMachine):
     def damage_a_file(self, name: str, edit: tuple[str, float]) -> None:
         self.attacked("chaos: a damaged file of a run")
         edit_file(self.run / name, *edit)
+        # Before the first checkpoint there is no copy of the configuration, and no step to lose: the run is refused.
+        self.touched |= name == "config.toml" and not self._whole()
 
     @precondition(lambda self: (self.run.parent / "references").exists())
     @rule(edit=edits)
